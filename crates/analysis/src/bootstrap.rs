@@ -1,37 +1,37 @@
 //! Confidence intervals of medians, without assuming a distribution.
 //!
-//! Storage throughput is rarely normal (bimodal devices, slow episodes). A point is therefore
-//! reported as its median, with an interval computed from the data alone: order statistics for few
-//! samples, the percentile bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993,
-//! chapter 13) for more. Both assume independent samples. Trials in randomised order are
-//! independent. Neighbouring windows of one trial are not independent, so intervals computed from
-//! them are too narrow.
+//! Storage throughput is rarely normally distributed: a device may alternate between two speeds, or
+//! slow down for a while. A point is therefore reported as its median. The interval of the median
+//! comes from order statistics if there are few samples, and otherwise from the percentile
+//! bootstrap (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13). Both
+//! methods assume independent samples. Trials in randomised order are independent. Neighbouring
+//! windows of one trial are not independent, so intervals computed from them are too narrow.
 //!
-//! No random resamples are drawn, because the probability of each possible median of a resample can
-//! be computed (Maritz and Jarrett, J. Amer. Statist. Assoc. 73, 1978). Equal samples therefore
-//! always give the same interval.
+//! The bootstrap draws no random resamples, because the probability of each possible median of a
+//! resample can be computed (Maritz and Jarrett, J. Amer. Statist. Assoc. 73, 1978). The same
+//! samples therefore always give the same interval.
 
 use crate::interval::Interval;
 use crate::quantile::median;
 use statrs::function::factorial::ln_binomial;
 
-/// Probability below which a possible median of a resample is ignored, because it does not visibly
-/// change the interval.
+/// Medians of resamples with a lower probability than this are ignored.
 const NEGLIGIBLE: f64 = 1e-15;
 
-/// Maximum number of samples for which order statistics are used. For so few samples, the bootstrap
-/// is too coarse.
+/// Maximum number of samples for which order statistics are used instead of the bootstrap, which is
+/// too coarse for so few samples.
 const ORDER_STATISTICS_MAX: usize = 8;
 
 /// Returns the median of independent samples and its interval at `confidence` (0.95 for 95%).
 ///
-/// - Up to 8 samples: the bounds are the k-th smallest and the k-th largest sample. k is the
-///   greatest number whose exact coverage (binomial, for any continuous distribution) reaches
-///   `confidence`. If none does, k is 1: the smallest and the largest sample cover the median with
-///   probability 1 - 2^(1-n), which is 50%, 75%, 88%, 94% and 97% for 2 to 6 samples. One sample
-///   gives [`Interval::exact`], because its spread is unknown.
-/// - From 9 samples: percentile bootstrap. At 95%, its true coverage is 90% to 97%, depending on
-///   the number of samples, because the medians of resamples take few distinct values.
+/// - Up to 8 samples: the interval reaches from the k-th smallest to the k-th largest sample. k is
+///   the greatest number for which the interval contains the median with at least the probability
+///   `confidence` (by the binomial distribution). If no k is enough, the interval reaches from the
+///   smallest to the largest sample. It then contains the median with probability 1 - 2^(1-n), for
+///   example 75% for 3 samples and 94% for 5. One sample gives [`Interval::exact`], because its
+///   spread is unknown.
+/// - From 9 samples: percentile bootstrap. An interval at 95% then contains the true median in 90%
+///   to 97% of all cases, depending on the number of samples.
 ///
 /// `None` if there are no samples, a sample is not finite, or `confidence` is not between 0 and 1.
 pub fn median_interval(samples: &[f64], confidence: f64) -> Option<Interval> {
@@ -64,12 +64,12 @@ pub fn paired_ratio_interval(a: &[f64], b: &[f64], confidence: f64) -> Option<In
 /// The time of a measurement (on any clock) and the measured value.
 pub type Timed = (i64, f64);
 
-/// Returns the median of the ratios of `a` to `b`, which were measured alternately, with an
-/// interval as in [`median_interval`]. Each value of the shorter list is paired with the value of
-/// the longer list that is nearest in time.
+/// Returns the median ratio of `a` to `b`, with an interval as in [`median_interval`]. `a` and `b`
+/// were measured alternately. Each value of the shorter list is paired with the value of the longer
+/// list that is nearest in time.
 ///
 /// Like [`paired_ratio_interval`], this removes effects that both values of a pair share. `None` if
-/// a list is empty, or under the conditions of [`paired_ratio_interval`].
+/// a list is empty, a ratio is not finite, or [`median_interval`] returns `None`.
 pub fn nearest_ratio_interval(a: &[Timed], b: &[Timed], confidence: f64) -> Option<Interval> {
     let nearest = |to: i64, of: &[Timed]| {
         of.iter().min_by_key(|(at, _)| at.abs_diff(to)).map(|(_, value)| *value)
@@ -84,11 +84,9 @@ pub fn nearest_ratio_interval(a: &[Timed], b: &[Timed], confidence: f64) -> Opti
     paired_ratio_interval(&a_values, &b_values, confidence)
 }
 
-/// Returns the k-th smallest and the k-th largest sample. k is the greatest number for which these
-/// bounds cover the median with at least the probability `confidence`, or 1 if no number does. The
-/// probability that the median lies below the k-th smallest sample equals the probability of at
-/// most k - 1 heads in n tosses of a fair coin. The probability that the median lies above the k-th
-/// largest sample is the same.
+/// Returns the k-th smallest and the k-th largest sample, for the k described at
+/// [`median_interval`]. The probability that the median lies below the k-th smallest sample equals
+/// the probability of at most k - 1 heads in n tosses of a fair coin.
 fn order_statistics(samples: &[f64], confidence: f64) -> (f64, f64) {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -107,7 +105,8 @@ fn order_statistics(samples: &[f64], confidence: f64) -> (f64, f64) {
     (sorted[skipped], sorted[n - 1 - skipped])
 }
 
-/// Returns the bounds that enclose the central share `confidence` of the medians of all resamples.
+/// Returns the percentile bootstrap interval, which contains the central share `confidence` of the
+/// medians of all resamples.
 fn resampled(samples: &[f64], confidence: f64) -> (f64, f64) {
     let medians = medians_of_resamples(samples);
     let tail = (1.0 - confidence) / 2.0;
@@ -126,19 +125,20 @@ fn first_beyond<'a>(mut medians: impl Iterator<Item = &'a (f64, f64)>, tail: f64
 
 /// Returns all possible medians of a resample in ascending order, each with its probability.
 ///
-/// The median of an odd number of samples is one of the samples. The median of an even number is
-/// the mean of two samples, the `i`-th and the `j`-th smallest. In that case the lower half of the
-/// resample contains the `i`-th sample and no larger one, and the upper half contains the `j`-th
-/// sample and no smaller one.
+/// If the number of samples is odd, the median of a resample is one of the samples. If the number
+/// is even, the median is the mean of two samples, the `i`-th and the `j`-th smallest. The lower
+/// half of the resample then contains the `i`-th sample and no larger one, and the upper half
+/// contains the `j`-th sample and no smaller one.
 fn medians_of_resamples(samples: &[f64]) -> Vec<(f64, f64)> {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (n, half) = (sorted.len(), sorted.len().div_ceil(2));
     let ways = ln_binomial(n as u64, half as u64);
     let at_most = |i: usize| at_least(half, n, i as f64 / n as f64, ways);
-    // Returns the probability that all draws of one half of the resample are among the `i` smallest
-    // samples and include the `i`-th, times the square root of the number of ways to choose this
-    // half. By symmetry, the value also applies to the `i` largest samples.
+    // The probability that the median is the mean of the samples `i` and `j` is `halves(i) *
+    // halves(n - j + 1)`. The first factor is for the lower half of the resample, and the second
+    // for the upper half. Each factor contains the square root of the number of ways to divide the
+    // resample into two halves.
     let halves = |i: usize| {
         let (power, i) = (half as i32, i as f64);
         (ways / 2.0 + f64::from(power) * (i / n as f64).ln()).exp()
@@ -247,7 +247,8 @@ pub(crate) mod tests {
             let share = |is: &dyn Fn(f64) -> bool| {
                 medians.iter().filter(|median| is(**median)).count() as f64 / 20_000.0
             };
-            // With 20,000 resamples, a share of 0.025 has a standard error of 0.0011.
+            // The standard error of a share of 0.025 is 0.0011 with 20,000 resamples, so the limits
+            // of 0.02 and 0.03 are more than four standard errors away.
             let (low, high) = (found.low, found.high);
             assert!(share(&|median| median < low - 1e-12) < 0.03, "{n}: {found:?}");
             assert!(share(&|median| median <= low + 1e-12) > 0.02, "{n}: {found:?}");
@@ -290,8 +291,8 @@ pub(crate) mod tests {
 
     #[test]
     fn less_confidence_needs_only_the_inner_samples() {
-        // The median lies outside the range from the second smallest to the second largest of 8
-        // values with probability 2 (1 + 8) / 256. The coverage of this range is therefore 93%.
+        // The range from the second smallest to the second largest of 8 values contains the median
+        // with probability 1 - 2 (1 + 8) / 256 = 93%.
         let samples = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0];
         let i = median_interval(&samples, 0.92).unwrap();
         assert_eq!((i.low, i.high), (2.0, 7.0));

@@ -1,36 +1,37 @@
 //! Finds the caches of a machine in a curve of the access rate over the working-set size.
 //!
 //! While the working set fits into a cache, the rate is constant. For larger working sets, the rate
-//! falls to the rate of the next cache within about an octave (a doubling of the size).
-//! [`crate::changepoint`] is not suitable here: it expects jumps in a long series and treats a ramp
-//! as a slope. In this curve, a plateau may have only five points, and the points between two
-//! plateaus belong to neither of them.
+//! falls to the rate of the next cache by the time the size has doubled. [`crate::changepoint`]
+//! does not suit this curve, because it expects a long series with sudden steps. Here, a plateau
+//! may have only five points, and the points on the ramp between two plateaus belong to neither of
+//! them.
 //!
-//! The logarithm of the rate is segmented by optimal partitioning (Jackson et al., An algorithm for
-//! optimal partitioning of data on an interval, 2005). The cost is the sum of squared deviations
-//! from the plateau medians, in units of the noise, plus a penalty per plateau. The cost of a point
-//! is limited to three standard deviations squared (the bounded loss of Fearnhead and Rigaill,
-//! Changepoint detection in the presence of outliers, 2019), so a ramp or an outlier does not
-//! become a plateau. Neighbouring plateaus whose rates differ by a factor of less than [`STEP_MIN`]
-//! are merged.
+//! The curve is divided into plateaus by optimal partitioning of the logarithm of the rate (Jackson
+//! et al., An algorithm for optimal partitioning of data on an interval, 2005). The cost of a
+//! partition is the sum of the squared deviations from the plateau medians, in units of the noise,
+//! plus a penalty per plateau. The cost of a point is limited to that of a deviation of three
+//! standard deviations (the bounded loss of Fearnhead and Rigaill, Changepoint detection in the
+//! presence of outliers, 2019), so a ramp or an outlier does not become a plateau. Neighbouring
+//! plateaus whose rates differ by a factor of less than [`STEP_MIN`] are merged.
 
 use crate::quantile::median;
 
 /// Minimum ratio between the rates of two neighbouring plateaus.
 pub const STEP_MIN: f64 = 1.15;
-/// Minimum number of sizes in a plateau: about an octave, at four sizes per octave.
+/// Minimum number of points on a plateau. With four points per doubling of the size, these points
+/// span one doubling.
 pub const SHORTEST: usize = 5;
-/// Minimum standard deviation that is assumed for the noise, as a share of the rate.
+/// Lower limit of the estimated noise (standard deviation), as a share of the rate.
 const NOISE_MIN: f64 = 0.02;
-/// Maximum standard deviation that is assumed for the noise, as a share of the rate. With this
-/// limit, steps are not mistaken for noise.
+/// Upper limit of the estimated noise, as a share of the rate, so that steps are not mistaken for
+/// noise.
 const NOISE_MAX: f64 = 0.1;
-/// Factor that converts the median absolute difference between neighbours to the standard deviation
+/// Factor from the median absolute difference between neighbouring points to the standard deviation
 /// of normally distributed noise.
 const MEDIAN_TO_DEVIATION: f64 = 1.0 / (0.6745 * std::f64::consts::SQRT_2);
-/// Maximum cost of one point of the curve: three standard deviations, squared.
+/// Maximum cost of one point: that of a deviation of three standard deviations.
 const POINT_COST_MAX: f64 = 9.0;
-/// Cost of each plateau: the cost of 4.5 points that belong to no plateau.
+/// Penalty per plateau: the maximum cost of 4.5 points.
 const PLATEAU_PENALTY: f64 = 4.5 * POINT_COST_MAX;
 
 /// A range of working-set sizes with about the same rate.
@@ -65,19 +66,19 @@ pub fn plateaus(curve: &[(u64, f64)]) -> Vec<Plateau> {
     cuts.windows(2).map(|cut| plateau(curve, &logs, noise, cut[0], cut[1])).collect()
 }
 
-/// Returns the standard deviation of the noise, from the differences between neighbours. Steps do
-/// not influence the median, because they are a minority of the differences.
+/// Estimates the standard deviation of the noise from the median difference between neighbouring
+/// points. Steps hardly influence this median, because few of the differences are steps.
 fn noise(logs: &[f64]) -> f64 {
     let differences: Vec<f64> = logs.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     (median(&differences).unwrap_or(0.0) * MEDIAN_TO_DEVIATION).clamp(NOISE_MIN, NOISE_MAX)
 }
 
-/// Returns the plateaus with the least total cost: the start index of each plateau, followed by the
-/// end of the last plateau.
+/// Returns the partition with the lowest cost: the start index of each plateau, followed by the end
+/// of the last plateau.
 fn partition(logs: &[f64], noise: f64) -> Vec<usize> {
     let count = logs.len();
-    // `best[end]` contains the minimum cost of the points before index `end`, and the start of the
-    // last plateau at this cost.
+    // `best[end]` contains the lowest cost of a partition of the points before `end`, and the start
+    // of the last plateau of this partition.
     let mut best = vec![(f64::INFINITY, 0); count + 1];
     best[0] = (0.0, 0);
     for end in SHORTEST..=count {
@@ -116,7 +117,8 @@ fn cut_to_merge(logs: &[f64], cuts: &[usize]) -> Option<usize> {
 /// is near the median of the segment.
 fn plateau(curve: &[(u64, f64)], logs: &[f64], noise: f64, start: usize, end: usize) -> Plateau {
     let level = median(&logs[start..end]).unwrap_or(0.0);
-    // After a merge, points may deviate from the median by up to half of the smallest step.
+    // In a segment that was merged from two plateaus, points may deviate from the median by half of
+    // the smallest step.
     let most = (POINT_COST_MAX.sqrt() * noise).max(STEP_MIN.ln() / 2.0);
     let on_it = |index: &usize| (logs[*index] - level).abs() <= most;
     let first = (start..end).find(on_it).unwrap_or(start);
@@ -129,7 +131,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns the working-set size at an index (bytes), with four sizes per octave.
+    /// Returns the working-set size at an index (bytes), with four sizes per doubling.
     fn size(index: usize) -> u64 {
         (4096.0 * 2_f64.powf(index as f64 / 4.0)) as u64
     }

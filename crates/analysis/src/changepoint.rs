@@ -1,21 +1,21 @@
 //! Finds steps between two levels of a series, for example where a device throttles or burst credit
 //! is used up.
 //!
-//! For each candidate split, a regression with two levels and a common slope is compared with a
-//! regression that has only the slope (Student's t). A ramp is therefore not mistaken for a step,
-//! and a slow drift does not hide a step. The significance of the best split of an interval follows
-//! from the Bonferroni bound on the greatest t (Worsley, On the likelihood ratio test for a shift
-//! in location of normal populations, 1979). With discrete or heavy-tailed noise, t is unreliable
-//! in short intervals. The p-value is therefore never lower than the lowest p-value that a
-//! permutation test can give, which is the value for completely separated sides. A permutation test
-//! does not assume normal noise. Several steps are found by binary segmentation over seeded
-//! intervals (Kovács, Bühlmann, Li and Munk, Seeded binary segmentation, 2023). The number of
-//! intervals grows as n log n. Before the search, single outliers are pulled towards the median of
-//! their neighbours (Hampel identifier; Davies and Gather, The identification of multiple outliers,
-//! 1993).
+//! For each candidate split, a straight line with a step at the split is fitted and compared with a
+//! straight line without a step (Student's t). A ramp is therefore not mistaken for a step, and a
+//! slow drift does not hide a step. The significance of the best split of an interval follows from
+//! the Bonferroni bound on the greatest t (Worsley, On the likelihood ratio test for a shift in
+//! location of normal populations, 1979). With discrete or heavy-tailed noise, t is unreliable in
+//! short intervals. The p-value is therefore never lower than the lowest p-value that a permutation
+//! test could give, because that test does not assume normal noise.
 //!
-//! The noise is assumed to be independent. A slow wave can look like steps, so callers should also
-//! require a minimum change, as with [`crate::drift`].
+//! Several steps are found by binary segmentation over seeded intervals (Kovács, Bühlmann, Li and
+//! Munk, Seeded binary segmentation, 2023). Before the search, single outliers are pulled towards
+//! the median of their neighbours (Hampel identifier; Davies and Gather, The identification of
+//! multiple outliers, 1993).
+//!
+//! The noise of neighbouring values is assumed to be independent. A slow wave can look like steps,
+//! so callers should also require a minimum change, as with [`crate::drift`].
 
 use crate::bootstrap::median_interval;
 use crate::interval::{CONFIDENCE, Interval};
@@ -26,42 +26,41 @@ use statrs::function::factorial::ln_binomial;
 /// Maximum number of values that are searched. A longer series is first reduced to means of equal
 /// blocks.
 const SERIES_MAX: usize = 1024;
-/// Minimum number of values in a searched interval. In shorter intervals, no order of the values is
+/// Minimum number of values in a searched interval. In a shorter interval, no step can be
 /// significant.
 const SHORTEST: usize = 15;
 /// Minimum number of values on each side of a split.
 const SIDE_MIN: usize = 3;
-/// Maximum p-value of a step: the false-alarm probability for a series (or segment) without a step.
+/// Limit of the p-value of a step. A series without a step shows a false step with at most this
+/// probability.
 const P_MAX: f64 = 0.01;
-/// Number of neighbours on each side with which a value is compared.
+/// A value is compared with the median of this many neighbours on each side.
 const NEIGHBOURS: usize = 2;
-/// Maximum share of outliers in a series. If more values deviate, deviations are considered the
-/// normal behaviour of the series.
+/// Maximum share of outliers in a series. If more values deviate, they are considered normal for
+/// the series.
 const OUTLIER_SHARE_MAX: f64 = 0.1;
-/// Minimum distance of an outlier from the median of its neighbours, as a multiple of the distance
-/// that 90% of the values do not exceed. For normal noise, this is four standard deviations.
+/// Minimum distance of an outlier from the median of its neighbours, as a multiple of the 90th
+/// percentile of these distances. For normal noise, this is about four standard deviations.
 const OUTLIER_RATIO: f64 = 2.5;
 /// Minimum distance of an outlier from the median of its neighbours, as a share of that median.
 /// Without this limit, any small change in a series of equal values would be an outlier.
 const OUTLIER_SHARE_MIN: f64 = 0.05;
-/// Minimum sum of squared residuals, as a share of the sum of all squares. A smaller sum may be due
-/// to rounding of the running sums, and is replaced by this minimum.
+/// Lower limit of the sum of squared residuals, as a share of the sum of all squares. Smaller sums
+/// are rounding errors of the running sums.
 const ROUNDING: f64 = 1e-12;
 /// Minimum jump directly at a split, as a share of the difference between the levels. A change with
 /// a smaller jump is a slope and not a step.
 const JUMP_SHARE_MIN: f64 = 0.5;
-/// Number of values next to a split, on each side, that are averaged. Most of the change must occur
-/// between these two means.
+/// Number of values on each side of a split whose means give the jump directly at the split.
 const NEAR_VALUES: usize = 4;
 /// Minimum drop in rate that counts as throttling, as a share of the earlier rate.
 const FALL_MIN: f64 = 0.1;
-/// Minimum ratio of the size of a burst to the noise. Both are amounts moved in excess of the later
-/// rate.
+/// Minimum size of a burst, as a multiple of the noise (both as defined at [`early_burst`]).
 const EXCESS_TIMES: f64 = 3.0;
-/// Minimum size of a burst: the amount moved in excess of the later rate, as a share of the total
-/// amount.
+/// Minimum size of a burst, as a share of the total amount that was moved.
 const EXCESS_SHARE_MIN: f64 = 0.02;
-/// Share of the maximum of the running sum at which the peak counts as reached.
+/// A burst ends where the amount moved in excess of the later rate first reaches this share of its
+/// maximum.
 const PEAK_SHARE: f64 = 0.98;
 
 /// A step between two levels of a series.
@@ -69,10 +68,11 @@ const PEAK_SHARE: f64 = 0.98;
 pub struct Step {
     /// Index of the first value of the later level.
     pub index: usize,
-    /// Median of the values before this step, back to the previous step or the start, with its 95%
+    /// Median of the values between the previous step (or the start) and this step, with its 95%
     /// interval.
     pub before: Interval,
-    /// Median of the values after this step, up to the next step or the end, with its 95% interval.
+    /// Median of the values between this step and the next step (or the end), with its 95%
+    /// interval.
     pub after: Interval,
     /// Upper bound of the probability that noise around a straight line shows such a step anywhere
     /// in the series.
@@ -82,10 +82,10 @@ pub struct Step {
 /// Returns the steps of a series of equally spaced values, in the order of their positions. Each
 /// step has a p-value below 0.01.
 ///
-/// A step of 20% is found in 40 values with 5% noise. A step needs about four values on each side
-/// and about twenty values in total. A series of more than 1024 values is reduced to means of
-/// blocks. The index of a step is then a multiple of the block length. The result is empty if a
-/// value is not finite.
+/// A step needs about four values on each side and about twenty values in total. For example, a
+/// step of 20% is found in 40 values with 5% noise. A series of more than 1024 values is first
+/// reduced to means of blocks, and the index of a step is then a multiple of the block length. The
+/// result is empty if a value is not finite.
 pub fn steps(series: &[f64]) -> Vec<Step> {
     let block = series.len().div_ceil(SERIES_MAX).max(1);
     let means: Vec<f64> =
@@ -126,10 +126,10 @@ pub struct Break {
 /// Finds the greatest significant change of rate in a series of intervals (length in nanoseconds,
 /// amount moved). The size of a change is measured as a share of the higher rate.
 ///
-/// The rates are means over the intervals on each side, up to the neighbouring changes. The time is
-/// computed from the amounts in the intervals around the change, so it is more precise than the
-/// interval length. The caller should drop an incomplete last interval. None if there is no
-/// significant change.
+/// The rates before and after the change are means over the intervals up to the neighbouring
+/// changes. The time of the change is more precise than the interval length, because it is computed
+/// from the amounts in the intervals around the change. The caller should drop an incomplete last
+/// interval. None if there is no significant change.
 pub fn greatest_break(series: &[(u64, f64)]) -> Option<Break> {
     let rates: Vec<f64> =
         series.iter().map(|&(length_ns, amount)| amount / length_ns.max(1) as f64 * 1e9).collect();
@@ -148,8 +148,8 @@ pub fn greatest_break(series: &[(u64, f64)]) -> Option<Break> {
     let far = (found[greatest].index + 2).min(to - 1);
     let (before_per_s, after_per_s) = (rate(&series[from..near]), rate(&series[far..to]));
     let (length_ns, amount) = total(&series[near..far]);
-    // Solves two equations for `early_ns`, the time before the break: length = early + late, and
-    // amount = before_per_s * early + after_per_s * late.
+    // `early_ns` is the part of `length_ns` before the change. It solves the equations length =
+    // early + late and amount = before_per_s * early + after_per_s * late.
     let early_ns = (amount * 1e9 - after_per_s * length_ns) / (before_per_s - after_per_s);
     let at_ns = total(&series[..near]).0 + early_ns.clamp(0.0, length_ns);
     Some(Break { at_ns, before_per_s, after_per_s })
@@ -164,9 +164,8 @@ pub struct Throttle {
     pub before_per_s: f64,
     /// Amount per second after the drop.
     pub after_per_s: f64,
-    /// Amount moved before the drop, in excess of the amount that the later rate moves in the same
-    /// time: (before - after) x time. This is the credit of a token bucket that refills at the
-    /// later rate.
+    /// Amount that was moved before the drop only because the rate was higher: (before - after) x
+    /// time. This is the credit of a token bucket that refills at the later rate.
     pub credit: f64,
 }
 
@@ -183,13 +182,13 @@ pub fn throttle(series: &[(u64, f64)]) -> Option<Throttle> {
     })
 }
 
-/// Finds a burst at the start of a series that is too short for [`throttle`]. The amount moved in
-/// excess of the mean rate of the second half is summed up from the start. This sum must reach its
-/// peak within the first three quarters of the first half.
+/// Finds a burst at the start of a series that is too short for [`throttle`].
 ///
-/// The peak must be more than three times the range of the same sum over the second half, where the
-/// sum is only noise. It must also be more than 2% of the total amount. A rate that falls steadily
-/// has no such peak.
+/// The amount moved in excess of the mean rate of the second half is summed from the start. The
+/// peak of this sum is the size of the burst. It must lie within the first three quarters of the
+/// first half, and be more than three times the noise and more than 2% of the total amount. The
+/// noise is the range of the same sum over the second half. If the rate falls steadily, the peak
+/// comes too late, so there is no burst.
 pub fn early_burst(series: &[(u64, f64)]) -> Option<Throttle> {
     let (early, late) = series.split_at(series.len() / 2);
     let (late_ns, late_amount) = total(late);
@@ -261,7 +260,7 @@ fn without_outliers(series: &[f64]) -> Vec<f64> {
         .collect()
 }
 
-/// Running sums, which allow a fit to any interval in constant time.
+/// Running sums, with which a line is fitted to any interval in constant time.
 struct Sums {
     y: Vec<f64>,
     iy: Vec<f64>,
@@ -291,8 +290,8 @@ impl Sums {
         Sums { y: running(&|_, y| y), iy: running(&|i, y| i * y), yy: running(&|_, y| y * y) }
     }
 
-    /// Returns the cut of an interval at which two levels with a common slope fit best. The p-value
-    /// is that of a single split. It is not corrected for the number of possible splits.
+    /// Returns the split of an interval at which a straight line with a step fits best. The p-value
+    /// is not corrected for the number of possible splits.
     fn best(&self, start: usize, end: usize) -> Option<Split> {
         let n = (end - start) as f64;
         let sum_y = self.y[end] - self.y[start];
@@ -304,8 +303,9 @@ impl Sums {
         let mut best = (0.0, start);
         for index in start + SIDE_MIN..=end - SIDE_MIN {
             let (k, rest) = ((index - start) as f64, (end - index) as f64);
-            // These sums use an indicator that is 1 for the values after the split and 0 before.
-            // The part of the indicator that the slope explains is subtracted.
+            // The step is a variable that is 0 before the split and 1 after it. `own` is the sum of
+            // squares of this variable, and `shared` is the sum of its products with the values.
+            // Both leave out the part of the variable that a straight line explains.
             let overlap = k * rest / 2.0 / sxx;
             let own = k * rest / n - overlap * overlap * sxx;
             let shared = self.y[end] - self.y[index] - sum_y * rest / n - overlap * sxy;
@@ -328,8 +328,8 @@ impl Sums {
 }
 
 /// Returns the intervals of a segment that are searched for a step: the segment itself, followed by
-/// layers of shorter intervals. In each layer, the intervals are shorter than in the layer before
-/// by a factor of the square root of two. The intervals of a layer overlap by half.
+/// layers of shorter intervals. All intervals of a layer have the same length and overlap by half.
+/// From layer to layer, the length shrinks by a factor of the square root of two.
 fn intervals(start: usize, end: usize) -> Vec<(usize, usize)> {
     let whole = end - start;
     let mut all = vec![(start, end)];
@@ -383,9 +383,9 @@ fn sides<'a>(series: &'a [f64], splits: &[Split], number: usize) -> (&'a [f64], 
     (&series[from..at], &series[at..to])
 }
 
-/// Keeps the splits at which most of the change is abrupt. The values next to the split must show
-/// most of the change, and so must the ends of the regression lines through both sides. A smooth
-/// curve that was cut into levels fails one of these tests.
+/// Keeps the splits at which at least half of the change is abrupt. Two jumps are measured: between
+/// the values next to the split, and between the regression lines of both sides. Both must be large
+/// enough. A smooth curve that was cut into levels does not pass this test.
 fn abrupt(series: &[f64], splits: &[Split]) -> Vec<Split> {
     let is_abrupt = |number: &usize| {
         let (before, after) = sides(series, splits, *number);
@@ -398,8 +398,8 @@ fn abrupt(series: &[f64], splits: &[Split]) -> Vec<Split> {
         [at_once, gap].iter().all(|jump| jump * (high - low).signum() >= least)
     };
     let kept: Vec<Split> = (0..splits.len()).filter(is_abrupt).map(|n| splits[n]).collect();
-    // If a split is dropped, its neighbours have longer sides, so the remaining splits are checked
-    // again.
+    // Dropping a split makes the sides of its neighbours longer, so the remaining splits are
+    // checked again.
     if kept.len() == splits.len() { kept } else { abrupt(series, &kept) }
 }
 
@@ -407,7 +407,8 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Returns the value of the least-squares line half a step before the first value.
+/// Returns the value of the least-squares line at the split, half a position before the first
+/// value.
 fn start_of_line(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let mean = mean(values);
@@ -424,13 +425,12 @@ mod tests {
     use rand_xoshiro::Xoshiro256PlusPlus;
     use rand_xoshiro::rand_core::SeedableRng;
 
-    /// Returns `n` values around a level, with relative noise.
     fn noisy(n: usize, noise: f64, seed: u64, level: impl Fn(usize) -> f64) -> Vec<f64> {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(seed);
         (0..n).map(|i| level(i) * (1.0 + noise * normal(&mut random))).collect()
     }
 
-    /// Returns how many of 200 series show a step.
+    /// Returns the number of series, out of 200, in which a step is found.
     fn alarms(n: usize, noise: f64, level: impl Fn(usize) -> f64) -> usize {
         (0..200).filter(|&seed| !steps(&noisy(n, noise, seed, &level)).is_empty()).count()
     }

@@ -1,20 +1,21 @@
-//! Compares two sets of trials: the ratio of their means, whether the ratio differs from one, and
-//! how many trials would be needed to decide.
+//! Compares two sets of trials. The result is the ratio of their means, whether the ratio differs
+//! from one, and how many trials would be needed to decide this.
 //!
-//! Rates and times of trials vary by factors, so all tests use logarithms: a ratio is the ratio of
-//! the geometric means. Its interval comes from Welch's t-test, or from the paired t-test if the
-//! trials were made in pairs. The p-values of many comparisons are corrected with the method of
-//! Benjamini and Hochberg (Controlling the False Discovery Rate, J. R. Statist. Soc. B 57, 1995),
-//! which limits the expected share of false differences among the reported differences.
+//! Rates and times vary by factors, so all tests use logarithms, and the ratio is that of the
+//! geometric means. The interval of the ratio comes from Welch's t-test, or from the paired t-test
+//! if the trials were made in pairs. The p-values of many comparisons are corrected with the method
+//! of Benjamini and Hochberg (Controlling the False Discovery Rate, J. R. Statist. Soc. B 57,
+//! 1995), which limits the expected share of false differences among the reported differences.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::interval::{CONFIDENCE, Interval};
 
-/// Maximum expected share of false differences among the reported differences.
+/// Maximum false discovery rate: the expected share of reported differences that are due to chance.
 pub const FALSE_DISCOVERIES: f64 = 0.05;
 
-/// Probability with which the trials planned by [`RatioTest::trials_needed`] find a change.
+/// Probability that the number of trials from [`RatioTest::trials_needed`] is enough to find the
+/// change.
 pub const POWER: f64 = 0.9;
 
 /// Minimum number of pairs before a sequential comparison may end. With fewer pairs, the spread is
@@ -30,10 +31,11 @@ pub struct RatioTest {
     /// Geometric mean of the second set divided by that of the first, with its 95% interval. The
     /// interval has zero width if the values do not vary.
     pub ratio: Interval,
-    /// Probability that chance alone gives a ratio at least this far from one.
+    /// Probability that chance alone gives a ratio at least as far from one as this ratio.
     pub p_value: f64,
-    /// Standard deviation of the logarithm of a trial's value. For paired trials, standard
-    /// deviation of the logarithm of a pair's ratio.
+    /// Standard deviation of the logarithms of the values. This is the larger of the standard
+    /// deviations of both sets. For paired trials, standard deviation of the logarithms of the
+    /// ratios.
     pub deviation: f64,
     /// Number of trials on each side. If the numbers differ, the smaller number.
     pub trials: u32,
@@ -41,7 +43,7 @@ pub struct RatioTest {
     pub paired: bool,
 }
 
-/// Result of a comparison.
+/// Result of comparing the second side with the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Difference {
     /// The second side is higher.
@@ -54,9 +56,8 @@ pub enum Difference {
     Unclear,
 }
 
-/// Returns the ratio `b / a` of trials that were made independently (Welch's t-test of the
-/// logarithms). If one side has only one value, its variance is assumed to equal that of the other
-/// side.
+/// Compares trials that were made independently (Welch's t-test of the logarithms). The ratio is `b
+/// / a`. If one side has only one value, its variance is assumed to equal that of the other side.
 ///
 /// `None` if a side is empty, both sides have only one value, or a value is not positive and
 /// finite.
@@ -75,20 +76,20 @@ pub fn ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
 pub struct Noise {
     /// Variance of the logarithms of the values.
     pub variance: f64,
-    /// Degrees of freedom of the variance. The variance weighs as much as this many squared
-    /// deviations of the measured series.
+    /// Degrees of freedom of the variance. If it is combined with the variance of a series, they
+    /// are its weight.
     pub freedom: f64,
 }
 
-/// Cuts a series in two at each index that leaves at least `least` values (two or more) on both
-/// sides. Returns each index and the p-value of the difference between the two parts. Takes linear
-/// time.
+/// Cuts a series in two at each index that leaves at least `least` values on both sides, and
+/// returns each index with the p-value of the difference between the two parts. `least` must be two
+/// or more.
 ///
-/// Without `noise`, the p-value is computed as in [`ratio_test`]. The variance of a part of three
-/// values then has only two degrees of freedom, so even large changes may be chance. With `noise`,
-/// the variance is the mean of the known variance and the variances of both parts, weighted with
-/// their degrees of freedom (moderated t-test: Smyth, Linear models and empirical Bayes methods,
-/// Statist. Appl. Genet. Mol. Biol. 3, 2004).
+/// Without `noise`, the p-value is computed as in [`ratio_test`]. A part of three values then has
+/// only two degrees of freedom, so even a large change may not be significant. With `noise`, the
+/// variance is the mean of the known variance and the variances of both parts, weighted with their
+/// degrees of freedom (moderated t-test: Smyth, Linear models and empirical Bayes methods, Statist.
+/// Appl. Genet. Mol. Biol. 3, 2004).
 ///
 /// The result is empty if a value is not positive and finite.
 pub fn cuts(values: &[f64], least: usize, noise: Option<&Noise>) -> Vec<(usize, f64)> {
@@ -113,15 +114,15 @@ pub fn cuts(values: &[f64], least: usize, noise: Option<&Noise>) -> Vec<(usize, 
 }
 
 impl Noise {
-    /// Returns the variance of a series: the mean of the known variance and the measured variance,
-    /// weighted with their degrees of freedom. `squares` is the sum of the squared deviations of
-    /// the series, and `freedom` their degrees of freedom.
+    /// Returns the mean of the known variance and the measured variance of a series, weighted with
+    /// their degrees of freedom. `squares` is the sum of the squared deviations of the series, and
+    /// `freedom` is its number of degrees of freedom.
     pub fn variance_with(&self, squares: f64, freedom: f64) -> f64 {
         (self.freedom * self.variance + squares) / (self.freedom + freedom)
     }
 
-    /// Returns the variance of the difference between two means, and its degrees of freedom. The
-    /// variance combines the variances of both parts with the known variance.
+    /// Returns the variance of the difference between the means of two parts, and its degrees of
+    /// freedom. The variances of both parts are combined with the known variance.
     fn moderated(&self, a: &Moments, b: &Moments) -> (f64, f64) {
         let squares = |part: &Moments| part.variance.unwrap_or_default() * (part.count - 1.0);
         let own = a.count + b.count - 2.0;
@@ -130,8 +131,8 @@ impl Noise {
     }
 }
 
-/// Returns the variance of the difference between two means, and its degrees of freedom, from the
-/// variances of both parts. None if both parts have only one value.
+/// Returns the variance of the difference between the means of two parts (Welch), and its degrees
+/// of freedom. None if both parts have only one value.
 fn welch(a: &Moments, b: &Moments) -> Option<(f64, f64)> {
     match (a.variance, b.variance) {
         (Some(of_a), Some(of_b)) => {
@@ -145,8 +146,8 @@ fn welch(a: &Moments, b: &Moments) -> Option<(f64, f64)> {
     }
 }
 
-/// Returns the probability that chance gives a difference at least this far from zero. `error` is
-/// the standard error of the difference.
+/// Returns the probability that chance gives a difference at least as far from zero as
+/// `difference`. `error` is the standard error of the difference.
 pub(crate) fn p_value(difference: f64, error: f64, freedom: f64) -> f64 {
     match (error == 0.0, difference == 0.0) {
         (true, true) => 1.0,
@@ -155,11 +156,12 @@ pub(crate) fn p_value(difference: f64, error: f64, freedom: f64) -> f64 {
     }
 }
 
-/// Returns the ratio `b / a` of trials that were made in pairs: `b[i]` right before or after `a[i]`
-/// (paired t-test of the logarithms). Effects that both trials of a pair share do not count as
-/// noise.
+/// Compares trials that were made in pairs (paired t-test of the logarithms). The ratio is `b / a`,
+/// and `b[i]` was measured right before or after `a[i]`. Effects that both trials of a pair share
+/// do not count as noise.
 ///
-/// `None` if the lengths differ, there is only one pair, or a value is not positive and finite.
+/// `None` if the lengths differ, there are fewer than two pairs, or a value is not positive and
+/// finite.
 pub fn paired_ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
     if a.len() != b.len() {
         return None;
@@ -193,10 +195,10 @@ pub fn false_discovery(p_values: &[f64]) -> Vec<f64> {
 }
 
 /// Corrects p-values for the number of comparisons (Holm, A simple sequentially rejective multiple
-/// test procedure, Scand. J. Statist. 6, 1979). The results are in the order of `p_values`. If
-/// every difference with a corrected p-value of at most p is reported, the probability that any of
-/// these differences is false is at most p. This is stricter than [`false_discovery`], which
-/// accepts a few false differences among many real ones.
+/// test procedure, Scand. J. Statist. 6, 1979). The results are in the order of `p_values`. If all
+/// differences with a corrected p-value of at most p are reported, the probability of even one
+/// false difference is at most p. This is stricter than [`false_discovery`], which accepts a few
+/// false differences among many real ones.
 pub fn family_wise(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
@@ -209,11 +211,11 @@ pub fn family_wise(p_values: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// Like [`false_discovery`], but gives more weight to comparisons that are more likely to find a
-/// difference, for reasons that do not depend on the p-values. `weights` contains the relative
-/// likelihood for each comparison. Only the ratios of the weights matter (Genovese, Roeder and
-/// Wasserman, False discovery control with p-value weighting, Biometrika 93, 2006). If the weight
-/// of a comparison is not above zero, its corrected p-value is 1.
+/// Like [`false_discovery`], but with a weight for each comparison, which says how likely the
+/// comparison is to find a difference (Genovese, Roeder and Wasserman, False discovery control with
+/// p-value weighting, Biometrika 93, 2006). The weights must not depend on the p-values, and only
+/// the ratios of the weights matter. A comparison whose weight is not positive gets a corrected
+/// p-value of 1.
 pub fn false_discovery_weighted(p_values: &[f64], weights: &[f64]) -> Vec<f64> {
     let mean = weights.iter().sum::<f64>() / weights.len().max(1) as f64;
     let weighted = |(p, weight): (&f64, &f64)| {
@@ -247,8 +249,8 @@ impl RatioTest {
     }
 
     /// Decides the result of the comparison. The sides differ if the ratio is farther from one than
-    /// the share `tolerated` and chance does not explain this. `corrected` is the p-value of this
-    /// comparison, corrected by [`false_discovery`].
+    /// `tolerated` (0.05 for 5%) and the difference is significant. `corrected` is the p-value of
+    /// this comparison, corrected by [`false_discovery`].
     pub fn difference(&self, tolerated: f64, corrected: f64) -> Difference {
         let limit = 1.0 + tolerated;
         if self.ratio.low >= 1.0 / limit && self.ratio.high <= limit {
@@ -294,9 +296,8 @@ impl RatioTest {
     /// difference.
     ///
     /// A sequential comparison tends to stop when the spread is small by chance, and its interval
-    /// is then too narrow. To correct this, the test uses an interval that is wider by a share that
-    /// shrinks with the number of pairs, as in the rule of Chow and Robbins (Ann. Math. Statist.
-    /// 36, 1965).
+    /// is then too narrow. This check therefore uses an interval that is wider by the share 2 /
+    /// pairs, as in the rule of Chow and Robbins (Ann. Math. Statist. 36, 1965).
     pub fn is_narrow(&self, until: f64) -> bool {
         let far = (self.ratio.high / self.ratio.value).ln();
         let pairs = f64::from(self.trials);

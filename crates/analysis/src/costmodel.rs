@@ -1,10 +1,10 @@
 //! Models CPU time as a fixed cost per request plus a cost per byte.
 //!
-//! The model cost(S) = fixed + marginal S is fitted by weighted least squares. The fixed part
-//! covers the system call, the interrupt and the file system. The marginal part covers copying and
-//! page handling. The caller chooses the kind of CPU time: the time that the operating system
-//! charged (a lower bound), or the time lost by a soaker that otherwise uses all spare CPU time (an
-//! upper bound).
+//! The model for a request of S bytes, cost(S) = fixed + marginal S, is fitted by weighted least
+//! squares. The fixed part covers the system call, the interrupt and the file system. The marginal
+//! part covers copying and page handling. The caller chooses how the CPU time is measured. The time
+//! that the operating system charged is a lower bound. The time that a soaker loses is an upper
+//! bound, where a soaker is a busy loop that takes all spare CPU time.
 
 use crate::interval::Interval;
 use crate::lsq::{self, FitError, Point};
@@ -47,12 +47,12 @@ pub struct CostModel {
     pub residuals: Vec<Residual>,
 }
 
-/// Fits the cost model. A point with a smaller error has more weight. Relative errors below
-/// [`lsq::RELATIVE_ERROR_MIN`] are raised to it.
+/// Fits the cost model. Points with a smaller error have more weight. Relative errors below
+/// [`lsq::RELATIVE_ERROR_MIN`] count as this minimum.
 ///
 /// # Errors
 /// [`FitError`] if there are fewer than three points, all points have the same request size, or the
-/// CPU time of a point is not positive (because the trial was too short for the CPU clock).
+/// CPU time of a point is not positive (the trial was then too short for the CPU clock).
 pub fn fit(points: &[CostPoint]) -> Result<CostModel, FitError> {
     let kib = |p: &CostPoint| p.request_bytes as f64 / BYTES_PER_KIB;
     let weighted: Vec<Point> = points
@@ -81,8 +81,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Returns the costs of requests of 4 KiB to 1 MiB. The shares in `off` are applied in turn as
-    /// deviations from the model.
+    /// Returns the costs of requests of 4 KiB to 1 MiB. They deviate from the model by the shares
+    /// in `off`, which are used in turn.
     fn costs(fixed_ns: f64, ns_per_kib: f64, off: &[f64]) -> Vec<CostPoint> {
         (0..9)
             .map(|i| {

@@ -19,8 +19,8 @@ const SERIES_MAX: usize = 1000;
 /// The trend of a series: its slope, and whether it is significant.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Drift {
-    /// Change from the first to the last value by the Theil-Sen slope, as a share of the median. A
-    /// value of -0.1 is a loss of 10%.
+    /// Change from the first to the last value according to the Theil-Sen slope, as a share of the
+    /// median. For example, -0.1 is a loss of 10%.
     pub slope_relative: f64,
     /// Two-sided p-value of the Mann-Kendall test: the probability that a series without a trend is
     /// ordered at least this strongly.

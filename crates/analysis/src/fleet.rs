@@ -1,17 +1,19 @@
 //! Finds the odd hosts in a fleet of hosts that should be alike, and what the odd hosts have in
 //! common.
 //!
-//! Each host has one value, such as a rate. The distance of this value from the median of all hosts
-//! is measured in units of the scatter between hosts. A minority of odd hosts hardly influences the
-//! median and the scatter. Values vary by factors, so logarithms are compared. The scatter is
-//! 1.4826 times the median absolute deviation, corrected for small numbers (Croux and Rousseeuw,
-//! Time-Efficient Algorithms for Two Highly Robust Estimators of Scale, COMPSTAT 1992). This
-//! estimate is as uncertain as a standard deviation that was computed from 37% of the hosts. The
-//! p-values therefore come from Student's distribution with the degrees of freedom of 37% of the
-//! hosts. The values of hosts without a fault also have heavier tails than a normal distribution,
-//! which matters most far from the median. The degrees of freedom are therefore limited.
+//! The hosts are compared in one value at a time, such as a rate. The distance of a host's value
+//! from the median of all hosts is measured in units of the scatter between hosts. A minority of
+//! odd hosts hardly influences the median and the scatter. Values vary by factors, so logarithms
+//! are compared.
 //!
-//! A host has many values: a rate and a tail latency in each workload, and means over workloads.
+//! The scatter is 1.4826 times the median absolute deviation, corrected for small numbers of hosts
+//! (Croux and Rousseeuw, Time-Efficient Algorithms for Two Highly Robust Estimators of Scale,
+//! COMPSTAT 1992). This estimate is as uncertain as a standard deviation that was computed from 37%
+//! of the hosts, so the p-values come from Student's distribution with 37% of the degrees of
+//! freedom. The degrees of freedom also have an upper limit, because the values of hosts without a
+//! fault have heavier tails than a normal distribution.
+//!
+//! Each host has many values: a rate and a tail latency in each workload, and means over workloads.
 //! [`any_of`] combines their p-values into one p-value for the host. False discoveries are then
 //! counted by host and not by value.
 
@@ -28,14 +30,14 @@ pub const HOSTS_MIN: usize = 5;
 /// Efficiency of the median absolute deviation as an estimate of scatter, compared with the
 /// standard deviation.
 const EFFICIENCY: f64 = 0.37;
-/// Maximum degrees of freedom for single values. With 12 degrees of freedom, Student's distribution
-/// has a kurtosis of 3.75. A normal distribution has a kurtosis of 3.
+/// Maximum degrees of freedom for single values. Student's distribution then has a kurtosis of
+/// 3.75, compared with 3 for a normal distribution.
 const FREEDOM_MAX: f64 = 12.0;
 /// Ratio of the standard error of a median to that of a mean: the square root of pi / 2.
 const ERROR_OF_MEDIAN: f64 = 1.253_314;
 
-/// Location parameter of Landau's distribution. The mean of many numbers 1 / p, minus the logarithm
-/// of their number, follows this distribution.
+/// The mean of many numbers 1 / p, minus the logarithm of their number, follows a Landau
+/// distribution (see [`any_of`]). This is the location parameter of the distribution.
 const LOCATION: f64 = 0.874;
 
 /// The value of a host compared with all hosts.
@@ -50,7 +52,8 @@ pub struct Standing {
 
 /// Compares the value of each host with all hosts. `errors` are the standard errors of the
 /// logarithms of `values`. Each value is the mean of `parts` independent values (1 for a single
-/// value). A mean of k values has only a kth of the excess kurtosis of a single value.
+/// value). More parts make the tails lighter: a mean of k values has 1 / k of the excess kurtosis
+/// of a single value.
 ///
 /// `None` if there are fewer than [`HOSTS_MIN`] hosts, the lengths differ, a value is not positive
 /// and finite, or an error is not finite.
@@ -72,7 +75,8 @@ pub fn standings(values: &[f64], errors: &[f64], parts: usize) -> Option<Vec<Sta
     let factor = student(freedom).inverse_cdf(f64::midpoint(1.0, CONFIDENCE));
     let standing = |(log, error): (&f64, &f64)| {
         let distance = log - centre;
-        // The scatter between hosts already contains the error of a typical host.
+        // The scatter between hosts already contains the error of a typical host, so an error
+        // counts only if it is larger than the scatter.
         let error_of_test = scatter.max(*error).hypot(of_centre);
         let half = factor * error.hypot(of_centre);
         let p_value = p_value(distance, error_of_test, freedom);
@@ -86,10 +90,10 @@ pub fn standings(values: &[f64], errors: &[f64], parts: usize) -> Option<Vec<Sta
     Some(logs.iter().zip(errors).map(standing).collect())
 }
 
-/// Estimates the noise that series of equal hosts have in common, as prior knowledge about each
-/// series. The estimate is based on the median of all steps between successive values. Changes of
-/// the level and hosts with more noise therefore hardly count. `freedom_max` limits the weight of
-/// this noise compared with the noise of a series itself. With few steps, the weight is lower.
+/// Estimates the noise that all series have in common, from the median of all steps between
+/// successive values. Changes of the level and hosts with more noise therefore hardly count. The
+/// result is combined with the noise of each single series, and `freedom_max` limits its weight.
+/// With few steps, the weight is lower.
 ///
 /// `None` if fewer than [`HOSTS_MIN`] series have two successive positive values, or if most steps
 /// are zero.
@@ -109,11 +113,11 @@ pub fn common_noise(series: &[Vec<f64>], freedom_max: f64) -> Option<Noise> {
     (variance > 0.0).then_some(Noise { variance, freedom })
 }
 
-/// Returns the probability that chance explains all values of a host: the harmonic mean of the
-/// p-values of its values (Wilson, The harmonic mean p-value for combining dependent tests, PNAS
-/// 116, 2019). Several values that are each a little improbable add up, and dependence between the
+/// Combines the p-values of a host into the probability that chance explains all of its values. The
+/// result is a harmonic mean (Wilson, The harmonic mean p-value for combining dependent tests, PNAS
+/// 116, 2019). It is low if several values are each a little improbable. Dependence between the
 /// values hardly matters. The mean of many numbers 1 / p has the same tail as a single number 1 /
-/// p, but the tail is shifted by the logarithm of their number. This shift is subtracted.
+/// p, but shifted by the logarithm of their number. This shift is subtracted.
 ///
 /// Returns 1 if there are no values.
 pub fn any_of(p_values: &[f64]) -> f64 {
@@ -126,8 +130,9 @@ pub fn any_of(p_values: &[f64]) -> f64 {
     if beyond > 1.0 { 1.0 / beyond } else { 1.0 }
 }
 
-/// Returns the probability that at least `odd_with` of the `odd` odd hosts have a property by
-/// chance, if `with` of `all` hosts have the property (one-sided exact test of Fisher).
+/// Returns the probability that `odd_with` or more of the odd hosts share a property by chance
+/// (one-sided exact test of Fisher). `odd` is the number of odd hosts. `with` of `all` hosts have
+/// the property.
 ///
 /// Returns 1 if the counts contradict each other.
 pub fn chance_of_association(odd_with: u64, odd: u64, with: u64, all: u64) -> f64 {
@@ -212,9 +217,8 @@ mod tests {
 
     #[test]
     fn hosts_with_heavy_tails_are_not_odd() {
-        // Values follow Student's distribution with 10 degrees of freedom. Each fleet has values
-        // that are so far from the median that a normal distribution practically never produces
-        // them.
+        // The values follow Student's distribution with 10 degrees of freedom. Each fleet contains
+        // values that a normal distribution practically never produces.
         let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
         let heavy = |random: &mut Xoshiro256PlusPlus| {
             let squares: f64 = (0..10).map(|_| normal(random).powi(2)).sum();

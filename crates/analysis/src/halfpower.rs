@@ -19,9 +19,8 @@ const PLATEAU_TOLERANCE: f64 = 0.10;
 
 const NS_PER_S: f64 = 1e9;
 
-/// Returns the highest plateau of measured rates, which may be in any order. The plateau is the
-/// median of all rates within 10% of the highest confirmed rate. A rate is confirmed if another
-/// rate is within 10% of it.
+/// Returns the peak rate: the median of all rates within 10% of the highest confirmed rate. A rate
+/// is confirmed if the next lower rate is within 10% of it. The rates may be in any order.
 ///
 /// A single high rate, for example from a cache, is ignored. On a curve S / (f + s S) measured at
 /// doubling sizes, the result is at least 80% of the asymptote. `None` if no rate is confirmed,
@@ -58,13 +57,13 @@ pub fn measured(points: &[(u64, f64)], pap: f64) -> Option<u64> {
     (0..sizes.len()).find(stands).map(|i| sizes[i].0)
 }
 
-/// Returns the two sizes that enclose the half-power point, for rates with intervals. The first is
-/// the smallest size whose rate may exceed half of `pap`. The second is the smallest size whose
-/// rate surely exceeds half of `pap`. Both conditions must also hold for the next larger size. The
-/// two sizes are equal if no interval contains half of `pap`.
+/// Returns the two sizes between which the half-power point lies, for rates with intervals. At the
+/// first size, the upper bound of the rate exceeds half of `pap`. At the second size, the lower
+/// bound does. Both sizes are found as in [`measured`]. They are equal if no interval contains half
+/// of `pap`.
 ///
-/// Each size must occur only once. `None` under the conditions of [`measured`], or if no rate
-/// surely exceeds half of `pap`.
+/// Each size must occur only once. `None` if there is no second size, or if `pap` is not finite and
+/// positive.
 pub fn measured_between(points: &[(u64, Interval)], pap: f64) -> Option<(u64, u64)> {
     let ends = |of: fn(&Interval) -> f64| -> Vec<(u64, f64)> {
         points.iter().map(|(size, rate)| (*size, of(rate))).collect()
@@ -121,8 +120,8 @@ impl HalfPowerFit {
     }
 }
 
-/// Fits T = f + s S by least squares. Each point is weighted by its error, which counts as at least
-/// [`lsq::RELATIVE_ERROR_MIN`].
+/// Fits T = f + s S by least squares. Points with a smaller error have more weight. Relative errors
+/// below [`lsq::RELATIVE_ERROR_MIN`] count as this minimum.
 ///
 /// # Errors
 /// [`FitError`] if there are fewer than three points, all points have the same request size, a time
@@ -200,8 +199,8 @@ mod tests {
     fn a_higher_peak_asks_for_a_larger_request_until_it_is_out_of_reach() {
         let f = fit(&times(50_000.0, 1.0, 0.0, 1)).unwrap();
         let at = |pap| f.fit_against(pap);
-        // The size is 50 us / (2 / 1.6 - 1) ns = 200 kB. The asymptotic rate of 1 GB/s does not
-        // exceed half of 2.1 GB/s.
+        // For a peak of 1.6 GB/s, the size is 50 us / (2 / 1.6 - 1) ns = 200 kB. No size reaches
+        // half of a peak of 2.1 GB/s, because the asymptotic rate is 1 GB/s.
         assert!((at(1.6e9).unwrap() / 200_000.0 - 1.0).abs() < 1e-6);
         assert!(at(0.5e9) < at(1.6e9));
         assert_eq!((at(2.1e9), at(0.0), at(f64::NAN)), (None, None, None));

@@ -25,18 +25,17 @@ const SUB_BUCKETS: usize = 1 << SUB_BUCKET_BITS;
 /// Base-two logarithm of [`LIMIT_NS`].
 const LIMIT_BITS: u32 = 44;
 
-/// End of the bucket range (ns), exclusive: 2^44, 4 h 53 min.
+/// Exclusive upper limit of the bucket range (ns): 2^44 ns, which is 4 h 53 min.
 pub const LIMIT_NS: u64 = 1 << LIMIT_BITS;
 
-/// Number of buckets. Their counters need 8 bytes each, 38 KiB in total. A run touches only the
-/// counters of the latencies that occur.
+/// Number of buckets. Their counters need 8 bytes each, 38 KiB in total.
 pub const BUCKETS: usize = (LIMIT_BITS - SUB_BUCKET_BITS + 1) as usize * SUB_BUCKETS;
 
 /// Returns the index of the bucket for `ns`. The index is [`BUCKETS`] or more if `ns` is
 /// [`LIMIT_NS`] or more.
 ///
-/// If `e` is the exponent of the leading bit (at least 7), the index is `128 (e - 7) + ns / 2^(e -
-/// 7)`. The quotient runs from 128 to 255 within a power of two, so the indices have no gaps.
+/// The index is `128 (e - 7) + ns / 2^(e - 7)`, where `e` is the position of the leading bit of
+/// `ns`, but at least 7.
 #[inline]
 pub fn bucket_index(ns: u64) -> usize {
     let exponent = 63 - (ns | SUB_BUCKETS as u64).leading_zeros();
@@ -115,7 +114,7 @@ impl TryFrom<Parts> for Histogram {
     }
 }
 
-/// The reason why stored buckets are not a valid histogram.
+/// Why stored buckets are not a valid histogram.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum BucketError {
     /// A lower bound is not the start of a bucket in this layout.
@@ -238,10 +237,10 @@ impl Histogram {
     /// Returns the quantile `q` in nanoseconds: the smallest value such that at least the share `q`
     /// of all values is less than or equal to it.
     ///
-    /// The minimum (`q` = 0) and the maximum (`q` = 1) are exact. Otherwise the result is the
-    /// midpoint of a bucket, within 0.4%, clamped to minimum and maximum, and monotonic in `q`. If
-    /// the quantile is [`LIMIT_NS`] or more, the maximum is returned. `None` if the histogram is
-    /// empty or if `q` is not between 0 and 1.
+    /// The minimum (`q` = 0) and the maximum (`q` = 1) are exact. Other quantiles are midpoints of
+    /// buckets, clamped to the minimum and maximum. They are within 0.4% of the exact quantile and
+    /// never decrease as `q` rises. If the quantile is [`LIMIT_NS`] or more, the maximum is
+    /// returned. `None` if the histogram is empty or if `q` is not between 0 and 1.
     pub fn quantile(&self, q: f64) -> Option<u64> {
         if self.count == 0 || !(0.0..=1.0).contains(&q) {
             return None;
@@ -276,9 +275,9 @@ impl Histogram {
         })
     }
 
-    /// Returns latencies in nanoseconds (upper bounds of buckets), each with the share of all
-    /// values below it. Both are ascending. Values of [`LIMIT_NS`] or more are not included, so the
-    /// last share is below 1 if there are such values.
+    /// Returns the cumulative distribution: the upper bound of each non-empty bucket (ns), and the
+    /// share of all values below this bound. Values of [`LIMIT_NS`] or more are not included, so
+    /// the last share is below 1 if there are such values.
     pub fn cumulative(&self) -> impl Iterator<Item = (f64, f64)> + '_ {
         let total = self.count().max(1) as f64;
         self.buckets().scan(0_u64, move |below, bucket| {
@@ -287,8 +286,8 @@ impl Histogram {
         })
     }
 
-    /// Returns the exact totals. `None` if the histogram is empty. Store them with
-    /// [`Self::buckets`] to restore the histogram with [`Self::from_buckets`].
+    /// Returns the exact totals. Together with [`Self::buckets`], they are enough to restore the
+    /// histogram with [`Self::from_buckets`]. `None` if the histogram is empty.
     pub fn exact(&self) -> Option<Exact> {
         (self.count > 0).then_some(Exact {
             overflow: self.overflow,
@@ -332,8 +331,9 @@ impl Histogram {
         if consistent { Ok(rebuilt) } else { Err(BucketError::Contradiction) }
     }
 
-    /// Checks whether `exact` can belong to the buckets. The minimum and maximum must lie in the
-    /// outermost buckets (or beyond the range), and the sum must be possible for the counts.
+    /// Checks whether `exact` can belong to the buckets. The minimum and the maximum must lie in
+    /// the outermost buckets (or beyond the range), and the sum must be between count times minimum
+    /// and count times maximum.
     fn holds(&self, exact: Exact) -> bool {
         let first = self.buckets().next();
         let last = self.buckets().last();
@@ -350,8 +350,8 @@ impl Histogram {
     }
 }
 
-/// Returns the counters of all buckets, set to zero. The counters are created as a vector, because
-/// the system then provides zeroed pages without touching them.
+/// Returns the counters of all buckets, set to zero. A vector of zeros is allocated from zeroed
+/// pages, so no memory is written.
 #[cold]
 fn all_zero() -> Box<[u64; BUCKETS]> {
     vec![0; BUCKETS].into_boxed_slice().try_into().expect("the vector was made with this length")

@@ -4,7 +4,7 @@
 //! A pipeline is as fast as its slowest component, so the bottleneck is a component whose rate,
 //! measured alone, is about the delivered rate. If the rate of every component is much higher than
 //! the delivered rate, no component is the bottleneck. The requests are then too small or too few
-//! to fill the pipeline, as Little's law and the half-power point show.
+//! to fill the pipeline.
 
 use std::fmt;
 
@@ -13,17 +13,17 @@ use std::fmt;
 /// smaller than the usual difference between two components.
 pub const TOLERANCE: f64 = 0.15;
 
-/// One component of the pipeline. The order is memory, CPU, interconnect, controller, device, file
-/// system.
+/// One component of the pipeline. The components are in the order memory, CPU, interconnect,
+/// controller, device, file system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rung {
     /// Name of the component.
     pub component: String,
     /// Advertised rate (bytes per second). None if unknown.
     pub pap_bytes_per_s: Option<f64>,
-    /// Rate measured for the component alone (bytes per second). None if it was not measured. It
-    /// must be measured with a different workload than the delivered rate. Otherwise the two rates
-    /// would always be close.
+    /// Rate measured for the component alone (bytes per second). None if the rate was not measured.
+    /// This rate must come from a different workload than the delivered rate. Otherwise the two
+    /// rates would always be close.
     pub rap_bytes_per_s: Option<f64>,
 }
 

@@ -1,10 +1,10 @@
 //! Finds two levels among the values of one quantity, such as trials that are either fast or slow.
 //!
 //! The values are sorted and cut in two where the sum of squared deviations within both parts is
-//! smallest (the two-means method in one dimension). The parts are levels if they are far apart
-//! compared with the scatter within them. Values with a single level do not pass this test: the
-//! means of the halves of a normal distribution are 2.6 standard deviations (of a half) apart, and
-//! the means of the halves of a uniform distribution 3.5.
+//! smallest (the two-means method in one dimension). The parts are levels if their means are more
+//! than five standard deviations (of a part) apart. Values with a single level do not pass this
+//! test: the means of the two halves of a normal distribution are 2.6 standard deviations apart,
+//! and the means of the two halves of a uniform distribution 3.5.
 
 use crate::quantile::median;
 
@@ -14,7 +14,7 @@ const VALUES_MIN: usize = 12;
 const SIDE_MIN: usize = 3;
 /// Minimum share of the values in each level. A smaller group is considered outliers.
 const SHARE_MIN: f64 = 0.1;
-/// Minimum distance between the levels, in standard deviations within a level.
+/// Minimum distance between the means of the levels, in standard deviations of a level.
 const DISTANCE_MIN: f64 = 5.0;
 
 /// Two levels of one quantity.

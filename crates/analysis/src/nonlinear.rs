@@ -1,14 +1,13 @@
-//! Nonlinear least squares, for models that have no formula and must be evaluated point by point,
-//! such as a simulation.
+//! Nonlinear least squares, for models that have no formula, such as a simulation.
 //!
 //! The best parameters are found by a Levenberg-Marquardt search (damped Gauss-Newton steps with
 //! numerical derivatives) over the logarithms of the parameters. The intervals are
-//! profile-likelihood intervals. A weak log-normal prior around the start prevents the drift of
-//! parameters that the data do not determine. The intervals of such parameters are wide. Residuals
-//! are weighted by Huber's function, so that a few outliers do not dominate. The search uses no
-//! random numbers: the caller passes the starting points.
+//! profile-likelihood intervals. A weak log-normal prior keeps parameters near the start if the
+//! data do not determine them. The intervals of such parameters are wide. Residuals are weighted by
+//! Huber's function, so that a few outliers do not dominate. The search uses no random numbers: the
+//! caller passes the starting points.
 
-/// Standard deviation of the prior of each parameter's logarithm: a factor of ten.
+/// Standard deviation of the prior of each parameter (ln): a factor of ten.
 const PRIOR_LN: f64 = 2.3;
 /// Limit above which a residual counts linearly instead of squared (Huber), in standard errors.
 const HUBER: f64 = 3.0;
@@ -35,7 +34,7 @@ pub enum Differences {
     Central,
 }
 
-/// Runs independent evaluations, possibly at the same time.
+/// Runs independent evaluations, possibly in parallel.
 pub trait Parallel: Sync {
     /// Applies `work` to each input. The results are in the order of the inputs.
     fn map<I: Sync, O: Send>(&self, inputs: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O>;
@@ -68,14 +67,15 @@ type Residuals<'a> = dyn Fn(&[f64], f64) -> Option<Vec<f64>> + Sync + 'a;
 /// A least-squares problem.
 pub struct Problem<'a, P: Parallel> {
     /// Computes the residuals, in standard errors, from the logarithms of the parameters. Returns
-    /// `None` where the model cannot be evaluated. May also return `None` as soon as the sum of the
-    /// squares (after [`huber`]) exceeds the second argument.
+    /// `None` if the model cannot be evaluated. The second argument is a limit: as soon as the sum
+    /// of the squared residuals (after [`huber`]) exceeds it, the function may stop and return
+    /// `None`.
     pub residuals: &'a Residuals<'a>,
     /// Centres of the priors (ln), one per parameter.
     pub centre: Vec<f64>,
     /// Smallest change of each parameter that has an effect (ln), or 0 for a continuous parameter.
     pub grain: Vec<f64>,
-    /// Runs the evaluations, possibly at the same time.
+    /// Runs the evaluations, possibly in parallel.
     pub parallel: &'a P,
 }
 
@@ -102,8 +102,8 @@ pub struct Profile {
     pub low: f64,
     /// Upper end of the interval (ln).
     pub high: f64,
-    /// Whether the interval may be wider, because the objective had not risen enough at one end of
-    /// the search range.
+    /// Whether an end of the interval lies outside of the search range. The interval is then wider
+    /// than `low` to `high`.
     pub open: bool,
 }
 
@@ -127,13 +127,14 @@ impl<P: Parallel> Problem<'_, P> {
         residuals.iter().all(|r| r.is_finite()).then_some(Candidate { at, residuals })
     }
 
-    /// Evaluates several starts and returns them in the order of their objectives, best first.
-    /// Starts that cannot be evaluated are left out.
+    /// Evaluates several starting points and returns them in the order of their objectives, best
+    /// first. Starting points that cannot be evaluated are left out.
     pub fn rank(&self, starts: &[Vec<f64>]) -> Vec<Candidate> {
         self.rank_below(starts, f64::INFINITY)
     }
 
-    /// Like [`rank`](Problem::rank), but may leave out starts whose objective exceeds `limit`.
+    /// Like [`rank`](Problem::rank), but may leave out starting points whose objective exceeds
+    /// `limit`.
     pub fn rank_below(&self, starts: &[Vec<f64>], limit: f64) -> Vec<Candidate> {
         let evaluated =
             self.parallel.map(starts, |start| self.evaluate_below(start.clone(), limit));
@@ -224,7 +225,7 @@ impl<P: Parallel> Problem<'_, P> {
     }
 
     /// Descends from `start` and from the best of the `alternatives`, and returns the better
-    /// result. `None` if no start can be evaluated.
+    /// result. `None` if no starting point can be evaluated.
     pub fn search(&self, start: Vec<f64>, alternatives: &[Vec<f64>]) -> Option<Candidate> {
         let ranked = [self.rank(&[start]), self.rank(alternatives)];
         let firsts = ranked.into_iter().filter_map(|ranked| ranked.into_iter().next());
@@ -233,9 +234,9 @@ impl<P: Parallel> Problem<'_, P> {
         ends.min_by(|a, b| a.objective().total_cmp(&b.objective()))
     }
 
-    /// Returns the 95% interval of every parameter. A parameter reaches the end of its interval
-    /// when the objective has risen by the quantile of chi-squared, scaled by the variance of the
-    /// residuals. While one parameter changes, the other parameters are adjusted.
+    /// Returns the 95% interval of every parameter. The interval ends where the objective has risen
+    /// by the 95% quantile of chi-squared, scaled by the variance of the residuals. While one
+    /// parameter is moved, the other parameters are adjusted.
     pub fn profiles(&self, best: &Candidate) -> Vec<Profile> {
         let jacobian = self.jacobian(best, Differences::Central);
         let (normal, _) = normal_equations(&jacobian, &best.residuals);
@@ -353,8 +354,9 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
 mod tests {
     use super::*;
 
-    /// Returns the residuals of the model T = f + s S (microseconds, KiB) in standard errors of 2%.
-    /// The true values are f = 100 and s = 2. The third parameter has no effect.
+    /// Returns the residuals of the model T = f + s S in standard errors of 2%, for sizes in KiB
+    /// and times in microseconds. The true values are f = 100 and s = 2. The third parameter has no
+    /// effect.
     fn line(at: &[f64], _limit: f64) -> Option<Vec<f64>> {
         let truth = |size: f64| 100.0 + 2.0 * size;
         let time = |size: f64| at[0].exp() + at[1].exp() * size;

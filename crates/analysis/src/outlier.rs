@@ -1,8 +1,8 @@
 //! Finds outliers among samples.
 //!
-//! A sample is an outlier if it is far from the median, measured in a unit that outliers hardly
-//! influence. No sample is removed: other code decides whether a trial was disturbed or the device
-//! is bimodal.
+//! A sample is an outlier if its distance from the median is large compared with the median
+//! absolute deviation, which outliers hardly influence. No sample is removed: the caller decides
+//! whether a trial was disturbed or the device is bimodal.
 
 use crate::quantile::{median, median_absolute_deviation};
 

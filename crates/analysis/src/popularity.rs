@@ -2,12 +2,14 @@
 //! self-similar law (80/20, called pareto by fio), or zones of the region with different access
 //! densities.
 //!
-//! The input is the number of blocks that were accessed once, twice, and so on. Blocks are not
-//! sorted by their counts, because sorting makes even accesses look skewed if there are few
-//! accesses per block. A law gives the expected number of accesses of each block. With independent
-//! draws, the number of accesses of a block is Poisson distributed, which gives the expected number
-//! of blocks in each range of access counts. The parameter of a law is chosen so that these
-//! expected numbers are nearest to the input by the Freeman-Tukey distance, `4 (sqrt(seen) -
+//! The input is the number of blocks that were accessed once, twice, and so on. The blocks are not
+//! ranked by their counts, because such a ranking makes even accesses look skewed if there are few
+//! accesses per block.
+//!
+//! Each law gives the expected number of accesses of each block. If accesses are independent, the
+//! actual number is Poisson distributed. This gives the expected number of blocks in each range of
+//! access counts. The parameter of a law is chosen so that the expected and the counted numbers of
+//! blocks are as close as possible by the Freeman-Tukey distance, `4 (sqrt(seen) -
 //! sqrt(expected))^2` summed over the ranges. For the true law, this distance has a chi-squared
 //! distribution. A skewed law is chosen only if it is clearly nearer than even popularity.
 //!
@@ -19,7 +21,7 @@ use std::collections::BTreeMap;
 
 use statrs::function::erf::erfc;
 
-/// Number of equal parts of the region whose accesses are counted separately.
+/// Number of equal parts into which the region is divided to count accesses by position.
 pub const PARTS: usize = 100;
 /// Maximum number of zones of the zoned law.
 const ZONES_MAX: usize = 4;
@@ -28,7 +30,7 @@ const ZONES_MAX: usize = 4;
 const RANKS_ALONE: u64 = 64;
 /// Number of groups of ranks for each doubling of the rank.
 const GROUPS_PER_DOUBLING: f64 = 6.0;
-/// Minimum mean for which the Poisson distribution is approximated.
+/// From this mean on, the Poisson distribution is approximated instead of summed.
 const MEAN_APPROXIMATE: f64 = 60.0;
 /// Factor and amount by which a more complex law must lower the distance. The amount is three times
 /// the standard deviation of chi-squared with 12 degrees of freedom.
@@ -67,8 +69,8 @@ pub enum Law {
 /// The counted accesses to a region.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
-    /// Number of blocks by number of accesses (1 or more). Only blocks whose accesses were counted
-    /// are included.
+    /// For each number of accesses (1 or more), the number of blocks with this many accesses.
+    /// Blocks whose accesses were not counted are left out.
     pub blocks_by_accesses: BTreeMap<u64, u64>,
     /// Number of blocks in the region.
     pub blocks: u64,
@@ -86,7 +88,7 @@ pub struct Nearest {
     /// The nearest law.
     pub law: Law,
     /// Distance of the law from the counts. If the law holds, the distance is near the number of
-    /// ranges (about 10 to 40).
+    /// ranges of access counts (about 10 to 40).
     pub distance: f64,
     /// Distance of even popularity from the counts.
     pub even_distance: f64,
@@ -124,8 +126,7 @@ pub fn nearest(observed: &Observed) -> Option<Nearest> {
     Some(Nearest { law: found.0, distance: found.1, even_distance: even })
 }
 
-/// A group of ranks or blocks of equal popularity: the number of blocks, and their share of all
-/// accesses.
+/// A group of blocks of equal popularity: the number of blocks, and their share of all accesses.
 type Group = (f64, f64);
 
 /// Returns the bounds of the groups of ranks. Together the groups cover 0 to `blocks`.
@@ -213,8 +214,8 @@ impl Ranges {
         apart.map(|(seen, expected)| 4.0 * (seen.sqrt() - expected.sqrt()).powi(2)).sum()
     }
 
-    /// Returns the distance of even popularity if accesses are not random: each pass over the
-    /// region accesses every block once.
+    /// Returns the distance of even popularity, assuming that the accesses are not random: the
+    /// region is accessed in passes, and each pass accesses every block once.
     fn passes(&self) -> f64 {
         let mean = self.accesses / self.blocks;
         let mut expected = vec![0.0; self.from.len()];
@@ -286,7 +287,8 @@ fn poisson_below(mean: f64, counts: &[u64]) -> Vec<f64> {
         };
         return counts.iter().map(below).collect();
     }
-    // By Wilson and Hilferty, the cube root of a gamma variable is nearly normal.
+    // The probability equals that of a gamma variable above `mean`. The cube root of a gamma
+    // variable is nearly normal (Wilson and Hilferty).
     let below = |count: &u64| {
         if *count == 0 {
             return 0.0;
@@ -298,7 +300,7 @@ fn poisson_below(mean: f64, counts: &[u64]) -> Vec<f64> {
     counts.iter().map(below).collect()
 }
 
-/// Divides the region into zones with an even density of accesses each. None if a single zone
+/// Divides the region into zones, each with an even density of accesses. None if a single zone
 /// describes the region.
 fn zones(by_part: &[u64; PARTS]) -> Option<Vec<Zone>> {
     let mut sums = vec![0.0];
@@ -308,8 +310,8 @@ fn zones(by_part: &[u64; PARTS]) -> Option<Vec<Zone>> {
         let within: f64 = sums[to] - sums[from];
         if within > 0.0 { within * (within / (to - from) as f64).ln() } else { 0.0 }
     };
-    // best[k][to] is the likelihood of the best division of the parts before `to` into k + 1 zones,
-    // and the start of the last of these zones.
+    // `best[k][to]` contains the log-likelihood of the best division of the parts before `to` into
+    // k + 1 zones, and the start of the last of these zones.
     let mut best = vec![vec![(f64::NEG_INFINITY, 0); PARTS + 1]; ZONES_MAX];
     for (to, found) in best[0].iter_mut().enumerate().skip(1) {
         *found = (likelihood(0, to), 0);
@@ -321,8 +323,8 @@ fn zones(by_part: &[u64; PARTS]) -> Option<Vec<Zone>> {
             best[k][to] = found.unwrap_or((f64::NEG_INFINITY, 0));
         }
     }
-    // Each further zone must improve the likelihood by more than chance or small differences in
-    // density can.
+    // Chance and small differences in density also improve the likelihood. A further zone is
+    // therefore accepted only if it improves the likelihood by more than `worth`.
     let worth = (0.005 * all).max(12.0);
     let mut count = 0;
     for k in 1..ZONES_MAX {
@@ -474,7 +476,7 @@ mod tests {
             let found = nearest(&drawn(&even, accesses, seed)).unwrap();
             assert_eq!(found.law, Law::Even, "{accesses}: {found:?}");
         }
-        // Each block is accessed once, and every third block twice.
+        // Every third block is accessed twice, and all other blocks once.
         let passes: Vec<u64> = (0..BLOCKS).map(|block| 1 + u64::from(block % 3 == 0)).collect();
         let found = nearest(&observed(&passes)).unwrap();
         assert_eq!(found.law, Law::Even, "{found:?}");

@@ -17,8 +17,8 @@ pub fn quantile(sorted: &[f64], q: f64) -> Option<f64> {
     let below = sorted[position.floor() as usize];
     let above = sorted[position.ceil() as usize];
     let share = position.fract();
-    // A weighted sum cannot overflow. Rounding could move the sum out of the range from `below` to
-    // `above`, so the sum is clamped.
+    // Unlike `below + share * (above - below)`, this sum cannot overflow. Rounding could move the
+    // sum out of the range from `below` to `above`, so the sum is clamped.
     let between = (below * (1.0 - share) + above * share).max(below).min(above);
     (below.is_finite() && above.is_finite()).then_some(between)
 }

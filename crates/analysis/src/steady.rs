@@ -6,12 +6,15 @@
 //! an excursion of 20% and a slope of 10%. Here the caller chooses these limits.
 
 /// Returns the index where the steady state begins: every window of `window` values from this index
-/// to the end meets the criterion. `None` if the last window does not meet the criterion.
+/// to the end is steady.
 ///
-/// A window is steady if its largest minus its smallest value is at most `excursion` (0.2) times
-/// its mean, and its least-squares line changes by at most `slope` (0.1) times the mean from end to
-/// end. The result is also `None` if `window` is below 2 or above the length of the series, or if
-/// the last window has a value that is not finite or a mean that is not positive.
+/// A window is steady if its largest minus its smallest value is at most `excursion` (for example
+/// 0.2) times its mean, and its least-squares line changes by at most `slope` (for example 0.1)
+/// times the mean from end to end. A window with a value that is not finite or a mean that is not
+/// positive is never steady.
+///
+/// `None` if the last window is not steady, or if `window` is below 2 or above the length of the
+/// series.
 pub fn settled(series: &[f64], window: usize, excursion: f64, slope: f64) -> Option<usize> {
     if window < 2 || window > series.len() {
         return None;
@@ -24,8 +27,6 @@ pub fn settled(series: &[f64], window: usize, excursion: f64, slope: f64) -> Opt
     (steady > 0).then(|| series.len() - window + 1 - steady)
 }
 
-/// Checks whether one window meets both limits. A window that contains a value that is not finite
-/// never meets the limits, because all comparisons with such a value are false.
 fn is_steady(values: &[f64], excursion: f64, slope: f64) -> bool {
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;

@@ -3,8 +3,8 @@
 //!
 //! With a fixed threshold, such as 95% of the highest rate, chance decides on which side of the
 //! threshold a nearby rate lies. The threshold is therefore placed in the middle of the widest gap
-//! between neighbouring rates. Only gaps within a given window (shares of the highest rate) are
-//! considered.
+//! between neighbouring rates. Only gaps within a window that the caller chooses are considered,
+//! for example between 88% and 97% of the highest rate.
 
 /// Returns the threshold, as a share of the highest rate. Rates at or above the threshold count as
 /// equal to the highest rate.

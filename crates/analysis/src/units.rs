@@ -3,7 +3,7 @@
 //! On input, k, m, g, t, KiB, MiB ... are powers of 1024, and KB, MB ... are powers of 1000. A time
 //! without a unit is in seconds. Rates that may be compared with advertised rates are shown in
 //! MiB/s and MB/s. The functions here format values for the terminal. The functions of [`page`]
-//! format values for charts and tables of the HTML page, and separate thousands.
+//! format values for charts and tables of the HTML page, with commas between thousands.
 
 pub mod page;
 
@@ -83,7 +83,7 @@ impl Decimal {
     }
 
     /// Multiplies by `factor`. Returns the integer part of the product, and the remainder in units
-    /// of `1 / parts`. None if the integer part is not below [`LIMIT`].
+    /// of `1 / parts`. None if the integer part is [`LIMIT`] or more.
     fn times(&self, factor: u64) -> Option<(u64, u128)> {
         let product = self.count.checked_mul(u128::from(factor))?;
         let whole = Some(product / self.parts).filter(|whole| *whole < LIMIT)?;
@@ -222,8 +222,8 @@ pub fn count(value: f64) -> String {
     }
 }
 
-/// Formats a number with three significant digits, without trailing zeros after the decimal point.
-/// Whole numbers stay whole.
+/// Formats a number with three significant digits, but keeps all digits before the decimal point.
+/// Trailing zeros after the decimal point are dropped.
 fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
     let decimals = if magnitude >= 99.95 || magnitude == 0.0 {

@@ -1,5 +1,5 @@
-//! Prints the storage requests of a command: `calls COMMAND ARGS`. Do not write the output to a
-//! disk: the requests of all disks are printed, including those that the output causes.
+//! Prints the storage requests of a command: `calls COMMAND ARGS`. Do not redirect the output to a
+//! file on a disk: the requests of all disks are printed, including those that the output causes.
 
 use std::io::{self, Write};
 use std::process::Command;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 /// calls, and 10 is the frame pointer.
 pub type Register = u8;
 
-/// The register with the frame pointer.
+/// The register that holds the frame pointer.
 pub const FRAME: Register = 10;
 
 /// The width of a load or store.
@@ -35,7 +35,7 @@ pub enum If {
     SignedBelow = 0xC0,
 }
 
-/// Arithmetic with an immediate number or a register.
+/// An arithmetic operation. The second operand is an immediate number or a register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Do {
     Add = 0x00,
@@ -48,7 +48,7 @@ pub enum Do {
     ShiftLeft = 0x60,
     /// Shifts to the right, filling with zeros.
     ShiftRight = 0x70,
-    /// Assigns the second operand.
+    /// Replaces the first operand with the second.
     Set = 0xB0,
 }
 
@@ -89,9 +89,9 @@ pub struct Assembler {
     words: Vec<u64>,
     labels: usize,
     places: HashMap<Label, usize>,
-    /// Instructions that refer to a label: index of the instruction, label, and whether it is a
-    /// call. A jump needs the distance to the label in its offset field, and a call needs it in the
-    /// immediate field.
+    /// Instructions whose label is not resolved yet: the index of the instruction, the label, and
+    /// whether the instruction is a call. The distance to the label is stored in the offset field
+    /// of a jump, and in the immediate field of a call.
     targets: Vec<(usize, Label, bool)>,
 }
 
@@ -105,13 +105,13 @@ impl Assembler {
         self.words.push(word);
     }
 
-    /// Creates a label, which must be placed later.
+    /// Creates a label. Every label that is used must be placed with [`Self::place`].
     pub fn label(&mut self) -> Label {
         self.labels += 1;
         Label(self.labels)
     }
 
-    /// Places a label before the next instruction.
+    /// Places a label at the next instruction.
     pub fn place(&mut self, label: Label) {
         self.places.insert(label, self.words.len());
     }
@@ -188,7 +188,7 @@ impl Assembler {
 
     /// Appends an instruction that sets `to` to the map with this file descriptor.
     pub fn map(&mut self, to: Register, descriptor: i32) {
-        // The second register field of this instruction holds BPF_PSEUDO_MAP_FD.
+        // The source register 1 is BPF_PSEUDO_MAP_FD: the immediate field holds a file descriptor.
         self.push(0x18, to, 1, 0, descriptor);
         self.push(0, 0, 0, 0, 0);
     }
@@ -201,7 +201,8 @@ impl Assembler {
     /// Appends a call of a function of this program.
     pub fn call_label(&mut self, label: Label) {
         self.targets.push((self.words.len(), label, true));
-        // The second register field of this instruction holds BPF_PSEUDO_CALL.
+        // The source register 1 is BPF_PSEUDO_CALL: the immediate field holds the distance to the
+        // function.
         self.push(0x85, 0, 1, 0, 0);
     }
 

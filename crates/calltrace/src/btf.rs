@@ -21,14 +21,13 @@ const KIND_FUNC_PROTO: u32 = 13;
 struct Type {
     name: u32,
     kind: u32,
-    /// Number of members, parameters or values that follow.
+    /// Number of members, parameters or values of the type.
     count: u32,
     /// Whether the offsets of members also contain the size of a bit field.
     has_bit_fields: bool,
     /// The size of the type, or the id of the type that this type refers to.
     size_or_type: u32,
-    /// Offset of the data that follow the common part of the description (bytes from the start of
-    /// the type section).
+    /// Offset of the members, parameters or values (bytes from the start of the type section).
     rest: usize,
 }
 
@@ -44,7 +43,7 @@ pub struct Btf {
 }
 
 impl Btf {
-    /// Parses type information. None if the data have another format.
+    /// Parses type information. None if the data are not valid BTF.
     pub fn parse(data: &[u8]) -> Option<Btf> {
         if half(data, 0)? != MAGIC {
             return None;
@@ -88,9 +87,9 @@ impl Btf {
         bits.is_multiple_of(8).then_some(bits / 8)
     }
 
-    /// Returns the types of the arguments of a tracepoint, in order. For a pointer to a structure,
-    /// this is the name of the structure. For any other type, the name is empty. None if the
-    /// tracepoint is unknown.
+    /// Returns the types of the arguments of a tracepoint, in order: the name of the structure for
+    /// a pointer to a structure, and an empty string for any other type. None if the tracepoint is
+    /// unknown.
     pub fn arguments(&self, tracepoint: &str) -> Option<Vec<&str>> {
         let id = *self.typedefs.get(&format!("btf_trace_{tracepoint}"))?;
         let pointer = self.resolved(id)?;
@@ -104,7 +103,7 @@ impl Btf {
             let target = target.filter(|target| target.kind == KIND_STRUCT);
             Some(target.map_or("", |target| self.string(target.name)))
         };
-        // The first argument is the data of the probe, which programs do not receive.
+        // BPF programs do not receive the first argument of the tracepoint, the data of the probe.
         (1..function.count).map(argument).collect()
     }
 

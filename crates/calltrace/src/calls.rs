@@ -1,10 +1,10 @@
-//! The traced system calls: their numbers, which argument is the file descriptor, and how the
-//! arguments become a request.
+//! Lists the traced system calls, and which of their arguments are the descriptor, the path, the
+//! offset and the length.
 
 use trace::Operation;
 
-/// Size of the table of system calls. All traced calls have lower numbers, and calls with this
-/// number or a higher one are ignored.
+/// Length of the table that the BPF programs index by system call number. All traced calls have
+/// lower numbers.
 pub const NUMBERS: u32 = 512;
 
 /// The number of the system call `io_pgetevents`, for which libc has no constant.
@@ -13,32 +13,31 @@ const IO_PGETEVENTS: libc::c_long = if cfg!(target_arch = "x86_64") { 333 } else
 /// How a call is traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// The call acts on the file of a descriptor that it receives.
+    /// The call acts on an open file, whose descriptor is an argument.
     Descriptor,
     /// The call opens a file and returns its descriptor.
     Open,
-    /// The call submits requests of Linux native asynchronous I/O. Each request is a `struct iocb`
-    /// in memory.
+    /// The call submits libaio requests. Each request is a `struct iocb` in memory.
     AioSubmit,
-    /// The call takes completions of Linux native asynchronous I/O and writes them to memory.
+    /// The call returns the completions of libaio requests.
     AioReap,
-    /// The call changes the working directory. The file is the working directory after the call.
+    /// The call changes the working directory. The recorded file is the new working directory.
     Folder,
-    /// The call has no file.
+    /// The call has no descriptor argument, for example `sync`.
     Plain,
 }
 
-/// How the offset of a request is found.
+/// How the offset of a request is determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
     /// The offset is the argument with this index.
     Argument(usize),
-    /// The offset is the position of the descriptor after the call, minus the bytes that were
+    /// The offset is the file position after the call, minus the number of bytes that the call
     /// moved.
     Position,
-    /// As [`At::Position`], but the offset is unknown if the call receives a pointer to an offset.
-    /// For the first and for the second descriptor, the array contains the index of the argument
-    /// that may be such a pointer. None if the call has no such argument.
+    /// Like [`At::Position`], unless the program passes a pointer to an offset. The offset is then
+    /// unknown. The array contains the index of this pointer argument for the first and for the
+    /// second descriptor, or None if the call has no such argument.
     PositionUnless([Option<usize>; 2]),
     /// The request has no offset.
     Nowhere,
@@ -51,21 +50,19 @@ pub struct Traced {
     pub number: u32,
     /// Name of the call, as in [`trace::Call`].
     pub name: &'static str,
-    /// Operation that the call performs.
     pub operation: Operation,
-    /// How the call is traced.
     pub kind: Kind,
-    /// Index of the argument with the descriptor. For calls that open a file, this is the
-    /// descriptor of the directory. None if there is no such argument.
+    /// Index of the descriptor argument. For calls that open a file, this is the directory in which
+    /// a relative path starts. None if there is no such argument.
     pub descriptor: Option<usize>,
-    /// Index of the argument with a second descriptor, to which the call writes. None if there is
-    /// no such argument.
+    /// Index of the destination descriptor, for calls that copy between files, such as `sendfile`.
+    /// None for all other calls.
     pub second: Option<usize>,
-    /// Index of the argument with the path. None if there is no such argument.
+    /// Index of the path argument. None if there is no such argument.
     pub path: Option<usize>,
-    /// How the offset is found.
     pub offset: At,
-    /// Index of the argument with the length. None if the result of the call is the length.
+    /// Index of the length argument. None if there is no such argument. The length of a read or
+    /// write is then the result of the call.
     pub length: Option<usize>,
 }
 
@@ -99,9 +96,8 @@ impl Traced {
         self
     }
 
-    /// Makes this a call that opens a path. `folder` is the argument with the descriptor of the
-    /// directory, or None if the path is relative to the working directory. `path` is the argument
-    /// with the path.
+    /// Makes this a call that opens a file. `folder` is the index of the directory descriptor, or
+    /// None if relative paths start in the working directory. `path` is the index of the path.
     const fn opens(mut self, folder: Option<usize>, path: usize) -> Traced {
         self.kind = Kind::Open;
         self.descriptor = folder;
@@ -110,7 +106,6 @@ impl Traced {
     }
 }
 
-/// Returns all traced calls.
 pub fn all() -> Vec<Traced> {
     use Operation::{Advise, Allocate, Flush, Open, Read, Truncate, Write};
     let all = vec![
@@ -162,21 +157,21 @@ pub fn all() -> Vec<Traced> {
     [all, old].concat()
 }
 
-/// Offsets of the six arguments within the saved part of the registers (bytes).
+/// Offsets of the six arguments of a system call in the saved registers (bytes).
 #[cfg(target_arch = "x86_64")]
 pub const ARGUMENTS: [u8; 6] = [56, 48, 40, 0, 16, 8];
-/// Offset in `struct pt_regs` at which the saved part begins (bytes): the register r10.
+/// Offset in `struct pt_regs` of r10, the first saved register (bytes).
 #[cfg(target_arch = "x86_64")]
 pub const REGISTERS_AT: i32 = 56;
 
-/// Offsets of the six arguments within the saved part of the registers (bytes).
+/// Offsets of the six arguments of a system call in the saved registers (bytes).
 #[cfg(not(target_arch = "x86_64"))]
 pub const ARGUMENTS: [u8; 6] = [0, 8, 16, 24, 32, 40];
-/// Offset in `struct pt_regs` at which the saved part begins (bytes): the register x0.
+/// Offset in `struct pt_regs` of x0, the first saved register (bytes).
 #[cfg(not(target_arch = "x86_64"))]
 pub const REGISTERS_AT: i32 = 0;
 
-/// Length of the saved part of the registers, which contains the arguments (bytes).
+/// Total size of the saved registers (bytes).
 pub const REGISTER_BYTES: i32 = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The error type of this crate: why a program cannot be watched, and the remedy.
+//! The error type of this crate: the reason why recording is not possible, and a remedy.
 
 use std::fmt;
 use std::io;
@@ -22,7 +22,8 @@ impl Declined {
         Declined { is_about_rights: true, ..Declined::new(what, remedy) }
     }
 
-    /// Creates an error for a failed call of bpf(2). `doing` is the activity that failed.
+    /// Creates an error for a failed call of bpf(2). `doing` describes the step that failed, for
+    /// example `creating BPF maps`.
     pub(crate) fn bpf(doing: &str, error: &io::Error) -> Declined {
         let what = format!("{doing}: {error}");
         if error.kind() == io::ErrorKind::PermissionDenied {
@@ -40,8 +41,8 @@ impl Declined {
         }
     }
 
-    /// Returns whether a permission is missing. Another user, or a process outside of the
-    /// container, may have this permission.
+    /// Returns whether the cause is a missing permission. Recording may then be possible as root,
+    /// or outside of a container.
     pub fn is_about_rights(&self) -> bool {
         self.is_about_rights
     }
@@ -51,7 +52,7 @@ impl Declined {
         &self.what
     }
 
-    /// Returns what to do about the cause.
+    /// Returns what the user can do, for example `free some memory`.
     pub fn remedy(&self) -> &str {
         self.remedy
     }

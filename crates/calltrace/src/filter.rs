@@ -1,6 +1,5 @@
-//! Selects which files and devices are recorded. The BPF programs in the kernel write records of
-//! all files, and this module drops the records of files that are not selected. The BPF programs
-//! therefore stay simple, and the recorder learns the names of all files.
+//! Selects which files and devices are recorded. To keep the BPF programs simple, they write
+//! records of all files, and this filter drops the records that are not wanted.
 
 use crate::record::Inode;
 
@@ -10,13 +9,13 @@ use crate::record::Inode;
 pub struct Filter {
     /// Device numbers of the file systems whose files are recorded.
     pub file_systems: Vec<u32>,
-    /// Device numbers of the block devices that are recorded. Both calls on the device files and
-    /// requests of the block layer are recorded.
+    /// Device numbers of the block devices that are recorded. This includes system calls on the
+    /// device files and requests of the block layer.
     pub devices: Vec<u32>,
 }
 
 impl Filter {
-    /// Checks whether a file or device is recorded. The inode number of a device is 0.
+    /// Checks whether a file or device is recorded. Devices have the inode number 0.
     pub fn has(&self, inode: Inode) -> bool {
         let numbers = if inode.number == 0 { &self.devices } else { &self.file_systems };
         numbers.contains(&inode.device)

@@ -1,11 +1,9 @@
-//! Finds the kernel data that the programs read: the offsets of members of kernel structures
-//! (bytes), and the positions of tracepoint arguments. All of them come from the kernel's type
-//! information.
+//! Reads the kernel's type information (BTF). It contains the offsets of structure members (bytes)
+//! and the positions of tracepoint arguments, which differ between kernel versions.
 
 use crate::btf::Btf;
 
-/// Offsets that are needed to find the file of a descriptor of the current process, and the working
-/// directory of this process.
+/// Offsets for finding the open files and the working directory of the current process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileLayout {
     pub task_files: i32,
@@ -25,20 +23,20 @@ pub struct FileLayout {
     pub dentry_inode: i32,
 }
 
-/// Offsets that are needed to follow the creation and the end of processes.
+/// Offsets in `struct task_struct`, which describes a thread, and in `struct signal_struct`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TaskLayout {
     pub process: i32,
     pub thread: i32,
     pub name: i32,
-    /// Offset of the number of voluntary context switches.
+    /// Offset of `nvcsw`, the number of voluntary context switches.
     pub sleeps: i32,
     pub signal: i32,
     pub signal_live: i32,
 }
 
-/// Offsets in requests of the block layer, and the positions of the `struct request` argument in
-/// the tracepoints of the block layer.
+/// Offsets for requests of the block layer, and the position of the `struct request` argument in
+/// each tracepoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockLayout {
     pub issue_argument: usize,
@@ -52,7 +50,8 @@ pub struct BlockLayout {
     pub disk_minor: i32,
 }
 
-/// Offsets in `struct bio`, and the position of the bio among the arguments of the tracepoint.
+/// Offsets in `struct bio`, and the position of the bio argument in the tracepoint
+/// `block_bio_queue`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BioLayout {
     pub argument: usize,
@@ -60,15 +59,15 @@ pub struct BioLayout {
     pub flags: i32,
 }
 
-/// Offsets in requests of io_uring, and the positions of the arguments of the io_uring tracepoints.
+/// Offsets in io_uring requests, and the positions of arguments in the io_uring tracepoints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UringLayout {
     pub submit_argument: usize,
     pub complete_argument: usize,
-    /// Position of the argument that is the result, or that points to the completion with the
-    /// result.
+    /// Position of the result argument. On newer kernels, this argument is a pointer to the
+    /// completion, which contains the result.
     pub result_argument: usize,
-    /// Offset of the result in the completion. None if the argument itself is the result.
+    /// Offset of the result in the completion. None if the argument is the result itself.
     pub result: Option<i32>,
     pub file: i32,
     pub opcode: i32,
@@ -84,7 +83,8 @@ pub struct FaultLayout {
     pub mapping_host: i32,
 }
 
-/// All offsets for the running kernel. A part is None if this kernel cannot trace it.
+/// All offsets for the running kernel. A field is None if this kernel does not support recording
+/// the events that need the offsets in the field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub file: FileLayout,
@@ -96,8 +96,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Returns the offsets for the kernel that this type information describes. None if files
-    /// cannot be identified.
+    /// Reads the offsets from the type information. None if a required offset is missing.
     pub fn of(btf: &Btf) -> Option<Layout> {
         let task = TaskLayout {
             process: offset(btf, "task_struct", "tgid")?,

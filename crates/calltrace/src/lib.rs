@@ -1,18 +1,18 @@
 //! Records the storage requests of running programs: system calls that read, write, flush and open
-//! files, requests of libaio and io_uring, page faults in mapped files, and the requests of the
-//! block layer that they cause.
+//! files, requests of libaio and io_uring, page faults in mapped files, and requests of the block
+//! layer.
 //!
-//! A [`Recorder`] loads small BPF programs into the kernel. They run at tracepoints of the kernel
-//! and write [`Record`]s into a ring buffer. The programs are assembled here, instruction by
-//! instruction (`assembler.rs`), and adapt to the kernel through its type information (`btf.rs`),
-//! so neither a compiler nor a prepared object file is needed. Each record contains the identity of
-//! the file (file system and inode), its flags and its position. A program reads them from the
-//! kernel, so closed, duplicated or inherited descriptors cannot mislead it. [`Requests`] turns
-//! records into the requests of a trace.
+//! A [`Recorder`] loads small BPF programs into the kernel. They run at tracepoints and write
+//! [`Record`]s into a ring buffer. This crate assembles the programs itself (`assembler.rs`) and
+//! adapts them to the kernel with the kernel's type information (`btf.rs`), so no compiler is
+//! needed. Each record contains the identity of the file (file system and inode), its flags and its
+//! position. The programs read them from kernel memory, so the records are correct even if a
+//! descriptor was duplicated, inherited or closed. [`Requests`] turns records into the requests of
+//! a trace.
 //!
 //! Recording needs root (or CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE) and Linux 5.8 or later with
-//! type information. If something is missing, the error [`Declined`] says what. Nothing stays in
-//! the kernel after the recorder is dropped or its process is killed.
+//! type information. If recording is not possible, the error [`Declined`] contains the reason. The
+//! programs are removed from the kernel when the recorder is dropped or its process is killed.
 #![deny(unsafe_op_in_unsafe_fn)]
 
 #[cfg(not(target_os = "linux"))]

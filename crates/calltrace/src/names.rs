@@ -1,5 +1,5 @@
-//! Finds the path of a file from its identity. Paths are learned from calls that open files. For
-//! files that were opened earlier, they are learned from the links in `/proc/PID`.
+//! Finds the path of a file from its identity. Paths are learned from recorded calls that open
+//! files. The paths of files that were already open are read from `/proc/PID`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -8,12 +8,12 @@ use std::path::Path;
 
 use crate::record::Inode;
 
-/// Converts a device number of `stat` to the kernel's internal format.
+/// Converts a device number from stat(2) to the kernel's internal format.
 pub fn kernel_device(device: u64) -> u32 {
     (libc::major(device) << 20) | (libc::minor(device) & 0xF_FFFF)
 }
 
-/// Returns the identity of a file in the form that records use.
+/// Returns the identity of a file from its metadata.
 fn inode_of(metadata: &fs::Metadata) -> Inode {
     const DEVICE: u32 = 0o060_000;
     if metadata.mode() & 0o170_000 == DEVICE {
@@ -35,12 +35,11 @@ impl Names {
         self.paths.get(&inode).map(String::as_str)
     }
 
-    /// Learns the path of a file. A relative path starts at the directory `folder`. Returns true if
-    /// the path of the file was unknown or different before.
+    /// Stores the path of a file. A relative path starts in the directory `folder`. Returns whether
+    /// the path was unknown or has changed.
     pub fn learn(&mut self, inode: Inode, folder: Inode, path: &[u8]) -> bool {
         let path = String::from_utf8_lossy(path);
-        // A path in /proc or /dev/fd is a link to the file. If another path of the file is known,
-        // that path is kept.
+        // A path in /proc or /dev/fd is only a link, so it does not replace a known path.
         let is_link = path.starts_with("/proc/") || path.starts_with("/dev/fd/");
         if path.is_empty() || is_link && self.paths.contains_key(&inode) {
             return false;
@@ -72,8 +71,8 @@ impl Names {
         self.learn_link(&Path::new("/proc").join(process.to_string()).join("cwd"))
     }
 
-    /// Learns the paths of mapped files from lines such as `7f0a8000-7f0a9000 r--p 00000000 fe:00
-    /// 1234  /lib/libc.so`.
+    /// Learns the paths of mapped files from `/proc/PID/maps`. An example of a line is
+    /// `7f0a8000-7f0a9000 r--p 00000000 fe:00 1234  /lib/libc.so`.
     fn learn_maps(&mut self, maps: &str) {
         for line in maps.lines() {
             let mut words = line.split_whitespace().skip(3);
@@ -92,10 +91,10 @@ impl Names {
         }
     }
 
-    /// Learns the path that a link points to, and returns the identity of the file.
+    /// Learns the path to which a link in `/proc/PID` points, and returns the identity of the file.
     fn learn_link(&mut self, link: &Path) -> Option<Inode> {
-        // Between these calls, the descriptor may be closed and opened for another file. The
-        // identities before and after must therefore be equal.
+        // The process may close the descriptor and open another file with the same number. The path
+        // is therefore used only if the file was the same before and after the link was read.
         let (before, path, after) = (fs::metadata(link), fs::read_link(link), fs::metadata(link));
         let (before, path, inode) = (before.ok()?, path.ok()?, inode_of(&after.ok()?));
         let path = path.to_string_lossy();

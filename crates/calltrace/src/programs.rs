@@ -1,6 +1,5 @@
-//! The programs that run at tracepoints in the kernel and write records (`record.rs`) into the ring
-//! buffer. Each program has a few dozen instructions. The verifier of the kernel checks that it
-//! terminates and accesses only permitted memory.
+//! Creates the BPF programs, which run at tracepoints in the kernel and write records (`record.rs`)
+//! into the ring buffer.
 
 mod block;
 mod calls;
@@ -14,42 +13,42 @@ use crate::calls::{ARGUMENTS, Kind, NUMBERS, Traced};
 use crate::layout::Layout;
 use crate::sys::{Map, MapKind};
 
-/// Maximum number of system calls in progress, which must be a power of two.
+/// Maximum number of system calls in progress. It must be a power of two, because the low bits of
+/// the thread id are the index of the call.
 const CALLS_MAX: u32 = 1 << 16;
-/// Maximum number of requests in progress, separately for io_uring and for the block layer.
+/// Maximum number of requests in progress. It applies separately to io_uring and to the block
+/// layer.
 const REQUESTS_MAX: u32 = 1 << 16;
 /// Maximum number of processes that are watched at the same time.
 const PROCESSES_MAX: u32 = 1 << 16;
 
-/// Value in the map of watched processes for a process that is watched.
+/// Value in [`Maps::watched`]: the process is watched.
 pub const WATCHED: u64 = 1;
-/// Value in the map of watched processes for a process that is not watched itself. Children that
-/// the process creates later are watched.
+/// Value in [`Maps::watched`]: the process is not watched, but its future children are watched.
 pub const CHILDREN_WATCHED: u64 = 2;
-/// Value in the map of watched processes for a process that is no longer watched.
+/// Value in [`Maps::watched`]: the process is no longer watched.
 pub const NOT_WATCHED: u64 = 0;
 
-/// Value in an action for an argument that the call does not have.
+/// Replaces the offset of an argument in the result of [`action`] if the call has no such argument.
 const NO_ARGUMENT: u64 = 0xFF;
 
-/// A cause of lost events. The variant is an index of [`Maps::lost`].
+/// The reason why events were lost. The value of the variant is the index in [`Maps::lost`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Records are lost because the ring buffer is full.
+    /// The ring buffer is full.
     Records,
-    /// Calls or requests are lost because the table of calls or requests in progress is full.
+    /// Too many calls or requests are in progress, so the table has no free entry.
     InProgress,
-    /// Requests are lost because one call submits or reaps more requests than can be recorded.
+    /// One call submits or reaps more requests than can be recorded.
     Batch,
-    /// Processes are not watched because the maximum number of processes is reached.
+    /// The maximum number of watched processes is reached.
     Processes,
 }
 
 impl Lost {
-    /// All causes of lost events.
     pub const ALL: [Lost; 4] = [Lost::Records, Lost::InProgress, Lost::Batch, Lost::Processes];
 
-    /// Returns the cause as text, to be shown after a number.
+    /// Describes the lost events. This text is shown after their number.
     pub fn cause(self) -> &'static str {
         match self {
             Lost::Records => "events that arrived while the buffer was full",
@@ -60,25 +59,24 @@ impl Lost {
     }
 }
 
-/// The maps that the programs share.
 #[derive(Debug)]
 pub struct Maps {
     /// Watched processes, by process id.
     pub watched: Map,
-    /// How each system call is traced, by its number.
+    /// How each system call is traced (see [`action`]), by system call number.
     pub actions: Map,
     /// System calls in progress, by the low bits of the thread id.
     pub calls: Map,
-    /// Requests of io_uring in progress, by their addresses.
+    /// Requests of io_uring in progress, by address.
     pub uring: Map,
-    /// Requests of the block layer in progress, by their addresses.
+    /// Requests of the block layer in progress, by address.
     pub block: Map,
-    /// Numbers of lost events, by cause.
+    /// Number of lost events for each [`Lost`].
     pub lost: Map,
 }
 
 impl Maps {
-    /// Creates the maps. `traced` are the system calls that are traced.
+    /// Creates the maps and enters the traced system calls.
     pub fn new(traced: &[Traced]) -> io::Result<Maps> {
         let maps = Maps {
             watched: Map::new(MapKind::Hash, 4, 8, PROCESSES_MAX)?,
@@ -95,8 +93,9 @@ impl Maps {
     }
 }
 
-/// Returns the number that tells the programs how to trace a call. Its bytes are the kind, and the
-/// offsets of the descriptor, the path and the second descriptor in the saved registers.
+/// Encodes how a call is traced. The bytes of the result, from low to high, are the kind of the
+/// call and the offsets of the descriptor, the path and the second descriptor in the saved
+/// registers.
 fn action(call: &Traced) -> u64 {
     let place = |argument: Option<usize>| {
         argument.map_or(NO_ARGUMENT, |argument| u64::from(ARGUMENTS[argument]))
@@ -115,9 +114,7 @@ fn action(call: &Traced) -> u64 {
 /// The data that all programs need: the kernel's layout, the maps and the ring buffer.
 #[derive(Debug)]
 pub struct Context<'a> {
-    /// Offsets in the kernel's structures.
     pub layout: &'a Layout,
-    /// The maps that the programs share.
     pub maps: &'a Maps,
     /// File descriptor of the ring buffer.
     pub ring: i32,
@@ -126,14 +123,12 @@ pub struct Context<'a> {
 /// A program, and the tracepoint at which it runs.
 #[derive(Debug)]
 pub struct Program {
-    /// Name of the tracepoint.
     pub tracepoint: &'static str,
-    /// Instructions of the program.
     pub instructions: Vec<u64>,
 }
 
-/// Returns the programs that record watched processes: system calls, io_uring requests, page
-/// faults, and the processes themselves.
+/// Returns the programs that follow the watched processes and record their system calls, io_uring
+/// requests and page faults.
 pub fn of_processes(context: &Context<'_>) -> Vec<Program> {
     let mut programs = vec![
         process::fork(context),
@@ -149,8 +144,8 @@ pub fn of_processes(context: &Context<'_>) -> Vec<Program> {
     programs
 }
 
-/// Returns the programs that record requests of the block layer, for all processes. The result is
-/// empty if such requests cannot be recorded on this kernel.
+/// Returns the programs that record the block layer's requests for all processes. The result is
+/// empty if this kernel does not support this.
 pub fn of_devices(context: &Context<'_>) -> Vec<Program> {
     let layout = context.layout.block;
     let programs =

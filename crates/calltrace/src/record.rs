@@ -1,16 +1,16 @@
-//! The records that the BPF programs write: the offsets of their fields, and a reader. All fields
-//! are in the byte order of the machine.
+//! Defines and parses the records that the BPF programs write. All fields have the byte order of
+//! the machine.
 
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A system call that acts on a descriptor or has no descriptor.
+    /// A system call without a more specific kind, such as `read` or `sync`.
     Call = 1,
-    /// A system call that opened a file.
+    /// A system call that opened a file or changed the working directory.
     Open,
-    /// A request was submitted to Linux native asynchronous I/O.
+    /// A request that was submitted to libaio.
     AioSubmit,
-    /// A completion was taken from Linux native asynchronous I/O.
+    /// A libaio completion that `io_getevents` returned.
     AioReap,
     /// A request of io_uring, from submission to completion.
     Uring,
@@ -26,11 +26,12 @@ pub enum Kind {
     Exit,
 }
 
-// Offsets of the fields of all records: kind (8 bytes), thread and process (8 bytes), start, end.
+// Offsets of fields that all records have. The kind of the record is at offset 0, and the thread
+// and process ids are at offset 8.
 pub(crate) const START: i16 = 16;
 pub(crate) const END: i16 = 24;
 
-// Offsets of the fields of system calls.
+// Offsets of the fields in system call records.
 pub(crate) const NUMBER: i16 = 32;
 pub(crate) const RESULT: i16 = 40;
 pub(crate) const REGISTERS: i16 = 48;
@@ -39,14 +40,14 @@ pub(crate) const DEVICE_BYTES: i16 = 144;
 pub(crate) const SLEEPS: i16 = 152;
 pub(crate) const CALL_BYTES: usize = 160;
 
-// Offsets of the fields of opened files, which follow the fields of the call.
+// Offsets of the additional fields in records of opened files.
 pub(crate) const FOLDER: i16 = 160;
 pub(crate) const PATH: i16 = 176;
 /// Maximum length of a recorded path, including its final zero (bytes).
 pub(crate) const PATH_BYTES: usize = 512;
 pub(crate) const OPEN_BYTES: usize = PATH as usize + PATH_BYTES;
 
-// Offsets of the fields of requests and completions of Linux native asynchronous I/O.
+// Offsets of the fields in libaio records.
 pub(crate) const AIO_REQUEST: i16 = 32;
 pub(crate) const AIO_RESULT: i16 = 40;
 pub(crate) const AIO_REAP_BYTES: usize = 48;
@@ -55,38 +56,39 @@ pub(crate) const AIO_LENGTH: i16 = 48;
 pub(crate) const AIO_FILE: i16 = 64;
 pub(crate) const AIO_SUBMIT_BYTES: usize = 96;
 
-// Offsets of the fields of requests of io_uring.
+// Offsets of the fields in io_uring records.
 pub(crate) const URING_OPCODE: i16 = 32;
 pub(crate) const URING_RESULT: i16 = 56;
 pub(crate) const URING_FILE: i16 = 64;
 pub(crate) const URING_BYTES: usize = 96;
 
-// Offsets of the fields of requests of the block layer: device and flags, sector, bytes, error.
+// Offsets of the fields in block layer records. The flags, the sector and the length follow the
+// device.
 pub(crate) const BLOCK_DEVICE: i16 = 32;
 pub(crate) const BLOCK_ERROR: i16 = 56;
 pub(crate) const BLOCK_BYTES: usize = 64;
 
-// Offsets of the fields of process records.
+// Offsets of the fields in process records.
 pub(crate) const CHILD: i16 = 32;
 pub(crate) const NAME: i16 = 32;
 pub(crate) const PROCESS_BYTES: usize = 48;
 
-// Offsets of the fields of page faults.
+// Offsets of the fields in page fault records.
 pub(crate) const FAULT_PAGE: i16 = 32;
 pub(crate) const FAULT_FILE: i16 = 40;
 pub(crate) const FAULT_BYTES: usize = 72;
 
 /// The identity of a file: its file system and its inode number. A block device is identified by
-/// the device number of the device itself, with the inode number 0.
+/// its device number and the inode number 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Inode {
-    /// Device number, in the kernel's internal format.
+    /// Device number of the file system or of the block device, in the kernel's internal format.
     pub device: u32,
     /// Inode number, or 0 for a device.
     pub number: u64,
 }
 
-/// The state of the file of a request.
+/// The state of a file when a record was written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileState {
     /// Identity of the file.
@@ -95,7 +97,7 @@ pub struct FileState {
     pub mode: u16,
     /// Flags with which the file was opened.
     pub flags: u32,
-    /// Position of the file (bytes).
+    /// Current file position (bytes).
     pub position: u64,
 }
 
@@ -116,7 +118,7 @@ impl FileState {
     }
 }
 
-/// A record of the ring buffer.
+/// A record that a BPF program wrote to the ring buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
     /// Process id.
@@ -136,20 +138,22 @@ pub struct Record<'a> {
 pub enum What<'a> {
     /// A system call.
     Call(Call),
-    /// A file was opened.
+    /// A file was opened, or the working directory was changed.
     Open {
-        /// The call. Its `file` is the opened file.
+        /// The call. Its `file` is the opened file or the new working directory.
         call: Call,
-        /// The directory to which the path is relative, if the path is relative.
+        /// The directory in which a relative path starts. Zero if the working directory was
+        /// changed.
         folder: Inode,
-        /// Path that the program passed to the call. Empty if the path could not be read.
+        /// Path that the program passed to the call. Empty if the call has no path, or if the path
+        /// could not be read.
         path: &'a [u8],
     },
-    /// A request was submitted to Linux native asynchronous I/O.
+    /// A request was submitted to libaio.
     AioSubmit {
         /// Address of the request.
         request: u64,
-        /// The operation (`enum` in `linux/aio_abi.h`).
+        /// Code of the operation, such as `IOCB_CMD_PREAD` (`linux/aio_abi.h`).
         opcode: u16,
         /// Length (bytes).
         bytes: u64,
@@ -158,7 +162,7 @@ pub enum What<'a> {
         /// State of the file.
         file: FileState,
     },
-    /// A completion of Linux native asynchronous I/O was taken.
+    /// `io_getevents` returned the completion of a libaio request.
     AioReap {
         /// Address of the request.
         request: u64,
@@ -167,11 +171,11 @@ pub enum What<'a> {
     },
     /// A request of io_uring.
     Uring {
-        /// The operation (`enum io_uring_op`).
+        /// Code of the operation (`enum io_uring_op`).
         opcode: u8,
-        /// Length (bytes, or number of buffers).
+        /// Length (bytes), or the number of buffers if the operation is vectored.
         length: u32,
-        /// Offset (bytes). All bits are one if the request uses the position of the file.
+        /// Offset (bytes). All bits are set if the request uses the file position.
         offset: u64,
         /// Result of the request.
         result: i32,
@@ -182,7 +186,7 @@ pub enum What<'a> {
     Block {
         /// Device number, in the kernel's internal format.
         device: u32,
-        /// Flags of the request. The lowest 8 bits are the operation.
+        /// Flags of the request. The lowest 8 bits are the operation (`enum req_op`).
         flags: u32,
         /// Number of the first sector (512 bytes each).
         sector: u64,
@@ -196,7 +200,7 @@ pub enum What<'a> {
         /// Process id of the new process.
         child: u32,
     },
-    /// A program was executed. The field is its name.
+    /// A program was executed. The field is the new name of the process.
     Exec(&'a [u8]),
     /// The process ended.
     Exit,
@@ -214,7 +218,8 @@ pub enum What<'a> {
 pub struct Call {
     /// Number of the system call.
     pub number: u32,
-    /// Whether this record is for the second descriptor of the call.
+    /// Whether this record is for the second descriptor of the call. Also true if the call has no
+    /// descriptor.
     pub is_second: bool,
     /// Value that the call returned.
     pub result: i64,
@@ -222,14 +227,15 @@ pub struct Call {
     pub arguments: [u64; 6],
     /// State of the file after the call. All fields are zero if the call has no file.
     pub file: FileState,
-    /// Total length of the bios that the thread submitted during the call (bytes).
+    /// Total length of the reads and writes that the thread submitted to block devices during the
+    /// call (bytes).
     pub device_bytes: u64,
     /// Number of times that the thread slept during the call (its voluntary context switches).
     pub sleeps: u64,
 }
 
 impl Record<'_> {
-    /// Reads a record. None if the record is too short or of an unknown kind.
+    /// Parses a record. None if the record is too short or of an unknown kind.
     pub fn read(data: &[u8]) -> Option<Record<'_>> {
         let ids = long(data, 8)?;
         let what = match long(data, 0)? {

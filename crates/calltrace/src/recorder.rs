@@ -1,5 +1,5 @@
-//! Runs the programs in the kernel and reads their records. Recording ends when the recorder is
-//! dropped. It also ends if the process is killed, because the kernel then removes the programs.
+//! Loads the BPF programs into the kernel and reads their records. Recording ends when the recorder
+//! is dropped or when its process is killed.
 
 use std::fs;
 use std::path::Path;
@@ -15,19 +15,19 @@ use crate::sys::{self, Attached, Ring};
 /// File with the type information of the kernel.
 const TYPES_PATH: &str = "/sys/kernel/btf/vmlinux";
 
-/// Link target of `/proc/self/ns/pid` in the initial PID namespace (`PROC_PID_INIT_INO`), which the
-/// kernel itself uses.
+/// Target of the link `/proc/self/ns/pid` in the initial PID namespace (`PROC_PID_INIT_INO`). The
+/// BPF programs see the process ids of this namespace.
 const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 
 /// What to record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecorderSpec {
-    /// Size of the buffer between the kernel and this process (bytes). It must be a power of two
-    /// and at least a page.
+    /// Size of the ring buffer (bytes). It must be a power of two and at least the page size.
     pub buffer_bytes: u32,
-    /// Whether calls of watched processes are recorded.
+    /// Whether the system calls, io_uring requests and page faults of watched processes are
+    /// recorded.
     pub calls: bool,
-    /// Whether requests of the block layer are recorded, for all processes.
+    /// Whether requests of the block layer are recorded. They are recorded for all processes.
     pub devices: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct Recorder {
     _attached: Vec<Attached>,
     missing: Vec<&'static str>,
     unread: u64,
-    /// Number of lost events of each kind before [`Recorder::start_over`]. These events are no
+    /// Number of lost events for each cause before [`Recorder::start_over`]. These events are no
     /// longer reported.
     forgotten: [u64; Lost::ALL.len()],
 }
@@ -99,8 +99,8 @@ impl Recorder {
         self.set(process, programs::WATCHED)
     }
 
-    /// Watches all processes except this one, and the processes that they create from now on.
-    /// Returns the ids of the watched processes.
+    /// Watches all processes except the calling process. Processes that a watched process creates
+    /// later are watched too. Returns the ids of the processes that are watched now.
     ///
     /// # Errors
     /// If too many processes are watched, or if processes cannot be listed.
@@ -146,7 +146,8 @@ impl Recorder {
         self.maps.watched.set(process, value).map_err(|e| Declined::bpf("watching a process", &e))
     }
 
-    /// Calls `visit` with the available records, at most `most` of them. Returns their number.
+    /// Reads up to `most` available records and calls `visit` with each. Returns the number of
+    /// records.
     pub fn read(&mut self, most: usize, mut visit: impl FnMut(&Record<'_>)) -> usize {
         let unread = &mut self.unread;
         self.ring.read(most, |data| match Record::read(data) {
@@ -160,13 +161,13 @@ impl Recorder {
         RecordedEnd(self.ring.written())
     }
 
-    /// Checks whether all records up to `end` were read. A caller should not wait for an empty
-    /// buffer instead: on a busy machine, other programs add records all the time.
+    /// Checks whether all records up to `end` were read. Do not wait for an empty buffer instead,
+    /// because other programs may add records all the time.
     pub fn has_read(&self, end: RecordedEnd) -> bool {
         self.ring.position() >= end.0
     }
 
-    /// Drops the available records and resets the numbers of lost events.
+    /// Discards the unread records and resets the numbers of lost events.
     pub fn start_over(&mut self) {
         self.ring.read(usize::MAX, |_| {});
         self.forgotten = Lost::ALL.map(|lost| self.maps.lost.get(lost as u32).unwrap_or(0));
@@ -201,8 +202,8 @@ fn missing(layout: &Layout, spec: &RecorderSpec) -> Vec<&'static str> {
     parts.into_iter().filter(|(is_missing, _)| *is_missing).map(|(_, what)| what).collect()
 }
 
-/// Refuses to record calls in a separate PID namespace (a container). The process ids there differ
-/// from the ids that the programs in the kernel see.
+/// Refuses to record calls in a container with a separate PID namespace. The process ids in the
+/// container differ from the ids that the BPF programs see.
 fn check_namespace(spec: &RecorderSpec) -> Result<(), Declined> {
     let namespace = fs::read_link("/proc/self/ns/pid");
     match namespace {

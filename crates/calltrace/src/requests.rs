@@ -20,15 +20,14 @@ const DURABLE: u32 = libc::O_DSYNC as u32;
 const CALL_BYTES_MAX: u64 = 0x7FFF_F000;
 /// Maximum number of libaio completions that wait for the records of their submissions.
 const EARLY_MAX: usize = 1 << 16;
-/// Value of an offset in io_uring that means the position of the file.
+/// Offset that means the current file position, for example in io_uring requests.
 const OWN_POSITION: u64 = u64::MAX;
 /// Length of a sector of the block layer (bytes).
 const SECTOR_BYTES: u64 = 512;
-/// Number that marks a file that is not recorded.
+/// Marks a file that is not recorded.
 const NOT_RECORDED: FileId = FileId(u32::MAX);
 
-/// Turns records into requests. The times of a request are those of its records, on
-/// `CLOCK_MONOTONIC`.
+/// Turns records into requests. The start time of a request is on `CLOCK_MONOTONIC`.
 #[derive(Debug)]
 pub struct Requests {
     page_bytes: u64,
@@ -36,24 +35,24 @@ pub struct Requests {
     filter: Option<Filter>,
     calls: HashMap<u32, Traced>,
     names: Names,
-    /// The current number of each file, by its identity. A file that gets another path gets another
+    /// The current number of each file. A file that is opened with another path gets another
     /// number.
     files: HashMap<Inode, FileId>,
-    /// The number of each file by its identity and path, for all paths that the file had.
+    /// The number of each file for each path that the file had.
     named: HashMap<(Inode, String), FileId>,
     file_names: Vec<String>,
-    /// Requests that were submitted to libaio but not reaped yet, by process and address.
+    /// Libaio requests that were submitted but not reaped yet, by process and address.
     pending: HashMap<(u32, u64), Request>,
-    /// Completions of libaio whose submission was not recorded yet, by process and address. The
-    /// values are the end (ns) and the result of the request. Such completions occur because
-    /// another thread may take a completion before `io_submit` returns.
+    /// Libaio completions whose submission was not recorded yet, by process and address. The values
+    /// are the end (ns) and the result of the request. Another thread may take a completion before
+    /// `io_submit` returns.
     early: HashMap<(u32, u64), (u64, i64)>,
     processes: HashMap<u32, String>,
     /// Working directory of each process, by process id.
     folders: HashMap<u32, Inode>,
     /// Processes whose open files were already looked up.
     known: HashSet<u32>,
-    /// Number of completions of Linux native asynchronous I/O whose submission is unknown.
+    /// Number of libaio completions whose submission is unknown.
     unmatched: u64,
 }
 
@@ -69,7 +68,7 @@ impl Requests {
         Requests::of(None)
     }
 
-    /// Creates a converter like [`Requests::new`] that returns only requests to these files and
+    /// Creates a converter like [`Requests::new`] that only reports requests to these files and
     /// devices.
     pub fn only(filter: Filter) -> Requests {
         Requests::of(Some(filter))
@@ -177,7 +176,7 @@ impl Requests {
         self.unmatched + self.early.len() as u64
     }
 
-    /// Returns the names of the files, by number.
+    /// Returns the names of the files. The index of a name is the number of the file.
     pub fn file_names(&self) -> &[String] {
         &self.file_names
     }
@@ -192,7 +191,7 @@ impl Requests {
         self.calls.get(&call.number).is_some_and(|known| known.kind == Kind::Folder)
     }
 
-    /// Creates a request with the values that are in every record.
+    /// Creates a request from the values that every record contains.
     fn blank(
         &mut self,
         record: &Record<'_>,
@@ -250,8 +249,8 @@ impl Requests {
         if made.offset == Some(OWN_POSITION) {
             made.offset = before;
         } else if operation == Operation::Write && call.file.flags & APPEND != 0 {
-            // An append writes at the end of the file. The offset is known only if the call moves
-            // the position of the file.
+            // A write with O_APPEND always writes at the end of the file. Its offset is known only
+            // if the call also moves the file position.
             made.offset = made.offset.filter(|_| is_at_position).and(before);
         }
         made.bytes = match known.and_then(|known| known.length) {
@@ -264,8 +263,8 @@ impl Requests {
         };
         // Advice such as POSIX_FADV_WILLNEED also reads from the device.
         let asks_device = operation.moves_data() || operation == Operation::Advise;
-        // A copy within the kernel becomes two requests. Only the read request gets the device
-        // bytes of the call.
+        // A copy within the kernel, such as `sendfile`, becomes a read and a write request. Only
+        // the read request gets the device bytes of the call.
         let is_second_file = call.is_second && name.is_copy();
         made.device_bytes = (asks_device && !is_second_file).then_some(call.device_bytes);
         made.sleeps = Some(call.sleeps);
@@ -287,9 +286,9 @@ impl Requests {
         Some(made)
     }
 
-    /// Takes a request that was submitted to libaio at an address. Returns a request for the trace:
-    /// this request, if another thread has already reaped it, or an earlier request at the same
-    /// address that was never reaped.
+    /// Adds a submitted libaio request. Returns this request if another thread has already reaped
+    /// it. Otherwise returns an earlier request at the same address, if that request was never
+    /// reaped.
     fn submit(&mut self, address: u64, made: Request) -> Option<Request> {
         let key = (made.process, address);
         match self.early.remove(&key) {
@@ -298,7 +297,7 @@ impl Requests {
         }
     }
 
-    /// Takes a completion of libaio. Returns the completed request if its submission is known.
+    /// Adds a libaio completion. Returns the completed request if its submission is known.
     fn reap(&mut self, record: &Record<'_>, address: u64, result: i64) -> Option<Request> {
         let key = (record.process, address);
         if let Some(request) = self.pending.remove(&key) {
@@ -338,8 +337,8 @@ impl Requests {
         bytes: u32,
         failed: bool,
     ) -> Option<Request> {
-        // The numbers are those of `enum req_op` in the kernel. Commands to the driver and to zones
-        // are ignored.
+        // The numbers are those of `enum req_op` in the kernel. Driver and zone commands are
+        // ignored.
         let operation = match flags & 0xFF {
             0 => Operation::Read,
             1 => Operation::Write,
@@ -370,7 +369,7 @@ impl Requests {
         self.filter.as_ref().is_none_or(|filter| filter.has(inode))
     }
 
-    /// Returns the number of a file.
+    /// Returns the number of a file. A new file gets the next number.
     fn file(&mut self, process: u32, inode: Inode) -> FileId {
         if !self.is_recorded(inode) {
             return NOT_RECORDED;
@@ -398,7 +397,7 @@ impl Requests {
     }
 }
 
-/// Returns a request with its latency and result.
+/// Completes a request with its latency and result.
 fn ended(mut request: Request, end_ns: u64, result: i64) -> Request {
     request.latency_ns = Some(end_ns.saturating_sub(request.start_ns));
     request.result = Some(result);
@@ -408,8 +407,8 @@ fn ended(mut request: Request, end_ns: u64, result: i64) -> Request {
     request
 }
 
-/// Returns a name for a file whose path is unknown: the device name of a device, or the inode and
-/// device numbers of any other file.
+/// Returns a name for a file whose path is unknown, for example `/dev/sda` for a device, or `inode
+/// 1234 on device 8:1`.
 fn unnamed(inode: Inode) -> String {
     let (major, minor) = (inode.device >> 20, inode.device & 0xF_FFFF);
     if inode.number != 0 {
@@ -423,7 +422,7 @@ fn unnamed(inode: Inode) -> String {
     )
 }
 
-/// Returns the operation for an opcode of `linux/aio_abi.h`. None for an unknown opcode.
+/// Returns the operation of a libaio opcode (`linux/aio_abi.h`). None for an unknown opcode.
 fn aio_operation(opcode: u16) -> Option<Operation> {
     match opcode {
         0 | 7 => Some(Operation::Read),
@@ -437,8 +436,9 @@ fn aio_is_vectored(opcode: u16) -> bool {
     matches!(opcode, 7 | 8)
 }
 
-/// Returns the operation for an opcode of `enum io_uring_op`, and whether the length is a number of
-/// buffers. None if the opcode is not a storage request.
+/// Returns the operation of an io_uring opcode (`enum io_uring_op`), and whether the operation is
+/// vectored, so that its length is a number of buffers. None if the opcode is not a storage
+/// request.
 fn uring_operation(opcode: u8) -> Option<(Operation, bool)> {
     match opcode {
         1 => Some((Operation::Read, true)),

@@ -1,5 +1,6 @@
-//! Calls bpf(2) for maps, programs, tracepoints and the ring buffer. All `unsafe` code of this
-//! crate is here. The layouts are those of `union bpf_attr` in `include/uapi/linux/bpf.h`.
+//! Calls bpf(2) to create maps, load programs and attach them to tracepoints, and reads the ring
+//! buffer. All `unsafe` code of this crate is here. The arguments have the layout of `union
+//! bpf_attr` in `include/uapi/linux/bpf.h`.
 
 use std::ffi::CString;
 use std::io;
@@ -21,7 +22,7 @@ const LICENSE: &std::ffi::CStr = c"Dual MIT/GPL";
 /// Size of the log in which the kernel explains why it refuses a program (bytes).
 const LOG_BYTES: usize = 1 << 20;
 
-/// Arguments of bpf(2).
+/// Arguments of bpf(2) (`union bpf_attr`).
 #[repr(C, align(8))]
 struct Arguments([u8; 128]);
 
@@ -57,14 +58,13 @@ impl Arguments {
     }
 }
 
-/// The kind of a map.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapKind {
     /// A hash table.
     Hash = 1,
-    /// An array, indexed by 32 bits.
+    /// An array, indexed by a 32-bit number.
     Array = 2,
-    /// A ring buffer. The number of entries is its size in bytes.
+    /// A ring buffer. Its size in bytes is passed as the number of entries.
     Ring = 27,
 }
 
@@ -77,7 +77,6 @@ pub struct Map {
 }
 
 impl Map {
-    /// Creates a map. Keys are 4 or 8 bytes.
     pub fn new(kind: MapKind, key_bytes: u32, value_bytes: u32, entries: u32) -> io::Result<Map> {
         let arguments = Arguments::new()
             .word(0, kind as u32)
@@ -93,9 +92,8 @@ impl Map {
         self.descriptor.as_raw_fd()
     }
 
-    /// Sets the value of a key.
     pub fn set(&self, key: u32, value: u64) -> io::Result<()> {
-        assert!(self.key_bytes == 4 && self.value_bytes == 8, "keys have 4 bytes and values 8");
+        assert!(self.key_bytes == 4 && self.value_bytes == 8, "keys need 4 bytes, values 8 bytes");
         let arguments = Arguments::new()
             .word(0, self.descriptor.as_raw_fd() as u32)
             .address(8, ptr::from_ref(&key))
@@ -103,9 +101,8 @@ impl Map {
         arguments.call(MAP_UPDATE).map(drop)
     }
 
-    /// Returns the value of a key. None if there is no value.
     pub fn get(&self, key: u32) -> Option<u64> {
-        assert!(self.key_bytes == 4 && self.value_bytes == 8, "keys have 4 bytes and values 8");
+        assert!(self.key_bytes == 4 && self.value_bytes == 8, "keys need 4 bytes, values 8 bytes");
         let mut value = 0_u64;
         let arguments = Arguments::new()
             .word(0, self.descriptor.as_raw_fd() as u32)
@@ -163,30 +160,28 @@ fn load(instructions: &[u64]) -> io::Result<OwnedFd> {
     Err(io::Error::new(error.kind(), format!("{error}: {tail}")))
 }
 
-/// Returns whether the effective user is root.
 fn is_privileged() -> bool {
-    // SAFETY: takes no arguments and cannot fail.
+    // SAFETY: geteuid takes no arguments and cannot fail.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Removes the limit on locked memory, because kernels before 5.11 count maps towards it. Without
-/// the permission to remove the limit, the limit stays. If a map then cannot be created, that error
-/// reports the cause.
+/// Removes the limit on locked memory, because maps count towards this limit before Linux 5.11.
+/// Errors are ignored. If a map then exceeds the limit, its creation fails with an error.
 pub fn allow_locked_memory() {
     let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: reads one rlimit, which lives until the call returns.
+    // SAFETY: setrlimit reads one rlimit, which lives until the call returns.
     unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) };
 }
 
 /// Returns the size of a memory page (bytes).
 pub fn page_bytes() -> usize {
-    // SAFETY: takes a constant and returns a number.
+    // SAFETY: sysconf takes a constant and returns a number.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Flag in the length of a record. If set, the program is still writing the record.
+/// Flag in the length of a record: the BPF program is still writing the record.
 const BUSY: u32 = 1 << 31;
-/// Flag in the length of a record. If set, the program discarded the record.
+/// Flag in the length of a record: the BPF program discarded the record.
 const DISCARDED: u32 = 1 << 30;
 /// Length of the header of a record (bytes).
 const HEADER_BYTES: usize = 8;
@@ -195,10 +190,10 @@ const HEADER_BYTES: usize = 8;
 #[derive(Debug)]
 pub struct Ring {
     map: Map,
-    /// Memory page with the position of this reader, which this process writes.
+    /// Memory page to which this process writes its read position.
     consumer: *mut libc::c_void,
-    /// Memory page with the position of the kernel, followed by the data, which are mapped twice in
-    /// a row.
+    /// Memory page with the write position of the kernel. The data follow this page, mapped twice
+    /// in a row.
     producer: *mut libc::c_void,
     page_bytes: usize,
     data_bytes: usize,
@@ -248,8 +243,8 @@ impl Ring {
     /// Calls `visit` with each complete record, up to `most` of them, and frees their space.
     /// Returns the number of records.
     pub fn read(&mut self, most: usize, mut visit: impl FnMut(&[u8])) -> usize {
-        // SAFETY: both pages are mapped until drop, start with an aligned 64-bit number, and the
-        // kernel accesses these numbers atomically.
+        // SAFETY: both pages are mapped until drop. Each page starts with an aligned 64-bit number,
+        // which the kernel accesses atomically.
         let (ours, theirs) = unsafe {
             (AtomicU64::from_ptr(self.consumer.cast()), AtomicU64::from_ptr(self.producer.cast()))
         };
@@ -294,7 +289,7 @@ fn mapping(
     rights: libc::c_int,
     at: usize,
 ) -> io::Result<*mut libc::c_void> {
-    // SAFETY: maps new memory at an address that the kernel chooses.
+    // SAFETY: mmap maps new memory at an address that the kernel chooses.
     let address = unsafe {
         libc::mmap(ptr::null_mut(), bytes, rights, libc::MAP_SHARED, map.descriptor(), at as i64)
     };

@@ -1,9 +1,9 @@
 //! Baselines: stored runs that are measured again to find out whether anything became slower.
 //!
 //! Only the most informative points of the baseline that fit into the time budget are measured:
-//! first the fastest point of each kind of request, then the points with the narrowest intervals.
-//! At these points, a few trials suffice to show small changes. Reading a file needs no permission.
-//! Writing to an existing file or device needs the same consent as in any other run.
+//! first the fastest point of each kind of request, then the points with the narrowest confidence
+//! intervals. At these points, a few trials suffice to show small changes. Reading a file needs no
+//! permission. Writing to an existing file or device needs the same consent as in any other run.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ use workload::Workload;
 use crate::side::{RunFacts, Side};
 use crate::verdict::{self, Comparison};
 
-/// Minimum number of trials of each point. Fewer trials do not show the scatter.
+/// Minimum number of trials of each point. Fewer trials do not show how much the results vary.
 const TRIALS_MIN: u64 = 3;
 /// Maximum number of trials of each point.
 const TRIALS_MAX: u64 = 30;
@@ -39,13 +39,13 @@ pub struct Terms {
     pub budget_ns: u64,
     /// Permissions that the user gave for writing.
     pub consent: Consent,
-    /// Maximum change that counts as no change, as a share.
+    /// Changes of at most this share count as no change (0.05 is 5%).
     pub tolerated: f64,
     /// Whether the new results are stored.
     pub stores: bool,
 }
 
-/// A baseline, and its points that are measured again.
+/// The points of a baseline that are measured again.
 #[derive(Debug)]
 pub struct Check {
     name: String,
@@ -57,7 +57,7 @@ pub struct Check {
     groups: Vec<Group>,
 }
 
-/// Points with the same caching, which share an opened target.
+/// Points with the same caching. They share an opened target.
 #[derive(Debug)]
 struct Group {
     caching: Caching,
@@ -183,7 +183,7 @@ impl Check {
         Ok(verdict::compare(&self.side, &now, terms.tolerated))
     }
 
-    /// Returns a job that opens the target in the mode that the group needs.
+    /// Returns a job that opens the target as the points of this group need it.
     fn job(&self, group: &Group, terms: &Terms) -> Outcome<Job> {
         let workloads = || group.points.iter().map(|point| &point.key.workload);
         let reads = workloads().any(|workload| workload.read_percent > 0);
@@ -222,9 +222,9 @@ fn setting<'a>(point: &Point, job: &Job, bench: &'a Bench) -> Setting<'a> {
     }
 }
 
-/// Checks whether a point can be measured again on a single opened target. Traced points, points
+/// Checks whether a point can be measured again. This is not supported for traced points, points
 /// without a limit of time or bytes, and points with stripes, several targets, growing files or
-/// verified content cannot be measured again.
+/// verified content.
 fn can_be_repeated(point: &Point) -> bool {
     let (key, workload) = (&point.key, &point.key.workload);
     key.targets == 1
@@ -235,8 +235,8 @@ fn can_be_repeated(point: &Point) -> bool {
         && (workload.limit_ns.is_some() || workload.limit_bytes.is_some())
 }
 
-/// Chooses the most informative points that fit into the budget with [`TRIALS_MIN`] trials each.
-/// Returns these points, and the number of trials that fit.
+/// Chooses the most informative points that fit into the budget with [`TRIALS_MIN`] trials each,
+/// but at least one point. Returns these points and the number of trials per point.
 fn chosen(points: Vec<Point>, budget_ns: u64) -> (Vec<Point>, u32) {
     let rate = |point: &Point| point.bytes_per_s().value;
     let mut order: Vec<usize> = (0..points.len()).collect();

@@ -2,8 +2,8 @@
 //! runs once per trial and prints its results as fio's JSON or in another format that halfpower
 //! imports.
 //!
-//! The CPU time of a trial is the time that the kernel reports for the command's process and the
-//! children that this process waited for.
+//! The CPU time of a trial is the CPU time of the command's process, including all child processes
+//! that the command waited for.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -24,7 +24,7 @@ const MESSAGES_BYTES_MAX: u64 = 64 << 10;
 /// The result of one execution of a command.
 #[derive(Debug)]
 pub struct Executed {
-    /// The measured workload with its only trial.
+    /// The workload that the command measured. The point has exactly one trial.
     pub point: Point,
     /// Name and version of the tool.
     pub tool: String,

@@ -15,7 +15,7 @@ use crate::verdict::{Change, Comparison, PointChange, Verdict};
 pub struct ComparisonsDocument {
     /// The program that made the comparison.
     pub halfpower: Program,
-    /// The comparisons of all further sides with the first side, which is the baseline.
+    /// The first side is the baseline. The list has one comparison for each of the other sides.
     pub comparisons: Vec<ComparisonDocument>,
     /// Changes for the worse that exceed a limit of `--fail-on`.
     pub regressions: Vec<RegressionDocument>,
@@ -43,14 +43,14 @@ pub struct ComparisonDocument {
     pub after: String,
     /// Maximum change that counts as no change, as a share (0.05 is 5%).
     pub tolerated: f64,
-    /// One sentence for each run of either side whose verdict is not valid.
+    /// One sentence for each run of the two sides that has a verdict other than valid.
     pub doubts: Vec<String>,
     /// Settings that have one value in all points of the baseline and a different value in all
     /// points of the other side.
     pub settings: Vec<DifferenceDocument>,
-    /// Facts about program, host and target that differ.
+    /// Facts about the program, the host and the target that differ between the sides.
     pub facts: Vec<DifferenceDocument>,
-    /// Conclusions of surveys or studies that differ.
+    /// Conclusions of surveys or studies that differ between the sides.
     pub conclusions: Vec<DifferenceDocument>,
     /// The points that both sides measured.
     pub points: Vec<PointChangeDocument>,
@@ -91,13 +91,14 @@ pub struct ChangeDocument {
     pub after: f64,
     /// Value of the other side divided by the value of the baseline.
     pub ratio: f64,
-    /// Lower bound of the ratio (95%). Null if each side has only one trial.
+    /// Lower bound of the 95% confidence interval of the ratio. Null if each side has only one
+    /// trial.
     pub ratio_low: Option<f64>,
-    /// Upper bound of the ratio (95%). Null if each side has only one trial.
+    /// Upper bound of the 95% confidence interval of the ratio. Null if each side has only one
+    /// trial.
     pub ratio_high: Option<f64>,
-    /// Effect size: the difference between the mean logarithms of both sides, divided by the
-    /// standard deviation of single trials. Null if the trials do not vary, or if each side has
-    /// only one trial.
+    /// Effect size: the logarithm of the ratio, divided by the standard deviation of single trials.
+    /// Null if the trials do not vary, or if each side has only one trial.
     pub effect_size: Option<f64>,
     /// Probability that the difference is due to chance, corrected for the number of points.
     pub probability: f64,

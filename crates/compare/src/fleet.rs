@@ -1,12 +1,12 @@
-//! Finds the odd hosts of a fleet. Reports in which values each host is odd, since when, and what
-//! distinguishes the odd hosts from the others.
+//! Finds the odd hosts of a fleet. Reports which values of each odd host are odd and since when,
+//! and what distinguishes the odd hosts from the others.
 //!
 //! A host is compared with the other hosts that have a target of the same model. Four values are
 //! compared in each workload: the rate, the tail latency, the scatter between trials, and the
-//! change of the rate. Mean rates over several workloads are compared too. `contents` reads the
-//! databases, `present` computes the values, and `contrast` computes the means. `facts` collects
-//! the facts about each host, and `judge` decides which hosts are odd. `evidence` reads more data
-//! about odd hosts, and `text` formats the answer for the terminal.
+//! change of the rate over time. Mean rates over several workloads are compared too. `contents`
+//! reads the databases, `present` computes the values, and `contrast` computes the means. `facts`
+//! collects the facts about each host, and `judge` decides which hosts are odd. `evidence` reads
+//! more data about odd hosts, and `text` formats the answer for the terminal.
 
 mod contents;
 pub mod contrast;
@@ -153,8 +153,8 @@ mod tests {
         judge::judged(&contents(measure, firmware), 0.05).remove(0).model
     }
 
-    /// Returns a model whose workloads have the rates that `rate` returns. The second workload has
-    /// the rate of the next day.
+    /// Returns a model of a fleet with the rates that `rate` returns. The second workload has the
+    /// rate of the next day.
     fn with_rates(
         rate: impl Fn(usize, i64) -> f64,
         firmware: impl Fn(usize) -> &'static str,
@@ -253,7 +253,8 @@ mod tests {
 
     #[test]
     fn a_host_that_became_as_slow_as_others_always_were_is_odd_by_its_change() {
-        // The hosts scatter by 9%, so a host that becomes 10% slower remains within their range.
+        // The rates of the hosts scatter by 9%, so a host that becomes 10% slower remains within
+        // their range.
         let level = |host: usize| 1e9 * (1.0 + (host as f64 * 13.0 % 20.0 - 9.5) / 60.0);
         let rate = |host: usize, day: i64| {
             let changed = if host == 4 && day >= 5 { 0.9 } else { 1.0 };

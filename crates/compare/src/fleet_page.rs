@@ -1,5 +1,5 @@
-//! Makes the page of a fleet: the odd hosts, what distinguishes them, a table of all hosts, and a
-//! small chart for each workload that shows the hosts sorted by rate.
+//! Makes the HTML page of a fleet. The page shows the odd hosts, the facts that distinguish them, a
+//! table of all hosts, and one small chart for each workload, with the hosts sorted by rate.
 
 use analysis::units::counted;
 use report::model::{

@@ -1,10 +1,10 @@
 //! Follows a point over time: the rate in each run on one host and target, the times at which the
 //! rate changed, and the facts that changed at the same time.
 //!
-//! Each run counts once, with the median of its trials, because the trials of one run share the
-//! state of the host. A change needs three runs on each side and a probability of at most 1% after
-//! correction for the number of possible times (Bonferroni). The runs before and after a change are
-//! then searched for further changes.
+//! The rate of a run is the median of its trials. The trials do not count separately, because they
+//! are not independent. A change is found if there are at least three runs before and after it, and
+//! if the probability that it is due to chance is at most 1%, corrected for the number of possible
+//! times (Bonferroni). The runs before and after a change are then searched for further changes.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -74,9 +74,9 @@ pub struct PastResult {
     pub started_unix_ns: i64,
     /// Median rate of the trials (bytes per second).
     pub bytes_per_s: f64,
-    /// Lower bound of the median rate (95%, bytes per second).
+    /// Lower bound of the 95% interval of the median rate (bytes per second).
     pub bytes_per_s_low: f64,
-    /// Upper bound of the median rate (95%, bytes per second).
+    /// Upper bound of the 95% interval of the median rate (bytes per second).
     pub bytes_per_s_high: f64,
     /// Verdict on the point in this run.
     pub verdict: &'static str,
@@ -124,8 +124,7 @@ pub fn load(store: &Store, filter: &Filter) -> Outcome<HistoryDocument> {
         }
     })?;
     heads.sort_by_key(|head| (head.started_unix_ns, head.id));
-    // Facts are parsed only where they are needed, because parsing takes longer than reading the
-    // row.
+    // Parsing the facts takes longer than reading the row, so only the necessary facts are parsed.
     let is_of =
         |run: &RunFacts| filter.target.as_ref().is_none_or(|it| *it == run.target_identity());
     let mut facts = heads.iter().rev().map(|head| RunFacts::of_head(head.clone()));
@@ -149,7 +148,7 @@ pub fn load(store: &Store, filter: &Filter) -> Outcome<HistoryDocument> {
     Ok(HistoryDocument { halfpower: Program::this(), host, target, points })
 }
 
-/// Reads the results of all runs, which are sorted by time. Each thread reads a part of the runs.
+/// Reads the results of `runs` with several threads. The runs must be sorted by time.
 pub(crate) fn all_series(
     store: &Store,
     runs: &[RunFacts],
@@ -179,7 +178,7 @@ pub(crate) fn all_series(
     Ok(all)
 }
 
-/// Reads the results of consecutive runs. The first of these runs has the index `first`.
+/// Reads the results of a part of all runs. `first` is the index of the first run of this part.
 fn series_of(
     store: &Store,
     first: usize,
@@ -188,8 +187,8 @@ fn series_of(
 ) -> Outcome<Vec<Series>> {
     let _snapshot = store.snapshot()?;
     let (mut reader, mut all) = (RatesReader::default(), Vec::<Series>::new());
-    // For each workload of the reader, the index of its series. Workloads that differ only in
-    // settings that are not compared share one series.
+    // For each workload of the reader, the index of its series. Workloads share a series if they
+    // differ only in settings that are not compared, such as the seed.
     let mut places: Vec<usize> = Vec::new();
     for (index, run) in runs.iter().enumerate() {
         let id = results::RunId(run.id());
@@ -275,9 +274,8 @@ fn history(runs: &[RunFacts], series: Series) -> PointHistory {
 }
 
 /// Finds the changes of a series. For each change, returns the index of the first rate after the
-/// change, and the ratio of the rates after the change to the rates before the change. Only the
-/// rates between the neighbouring changes are used. The p-value is corrected for the number of
-/// possible times.
+/// change, and a test that compares the rates up to the next change with the rates since the
+/// previous change. The p-value is corrected for the number of possible times.
 fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
     let indices = change_indices(rates, None);
     let edges: Vec<usize> =
@@ -292,7 +290,7 @@ fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
 }
 
 /// Returns the indices at which a series changes, in ascending order. `noise` is an estimate of the
-/// noise from other series. None if there is no such estimate.
+/// noise from other series, if there is one.
 pub(crate) fn change_indices(rates: &[f64], noise: Option<&Noise>) -> Vec<usize> {
     let mut indices = Vec::new();
     search(rates, noise, (0, rates.len()), &mut indices);
@@ -361,7 +359,7 @@ fn run_line(run: &PastResult) -> String {
 fn change_lines(change: &ChangeOverTime) -> Vec<String> {
     let percent = crate::text::percent;
     let mut lines = vec![format!(
-        "  change from run {} on ({}): {} ({} to {})",
+        "  change starting with run {} ({}): {} ({} to {})",
         change.run,
         lab::date::utc(change.started_unix_ns),
         percent(change.ratio),

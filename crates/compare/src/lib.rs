@@ -1,12 +1,14 @@
 //! Compares results: runs of one database, of several databases, or of several hosts.
 //!
-//! `matching` finds the points of two sides that measure the same workload, `side` loads the runs
-//! that the user selected, `quantity` lists the quantities that are compared, `verdict` compares
-//! trials and decides, `limit` defines when a change fails a build, `live` measures sides in turn,
-//! `command` runs other tools, and `baseline` measures a stored run again. `document`, `text`,
-//! `junit`, and `page` with `overlay` show the result. `history` follows points over time. The
-//! first side is the baseline, with which all other sides are compared. `fleet` compares many hosts
-//! with each other, and `fleet_page` shows the result.
+//! A comparison has two or more sides. The first side is the baseline, with which all other sides
+//! are compared. `side` loads the runs that the user selected, and `matching` finds the points of
+//! two sides that measure the same workload. `quantity` lists the quantities that are compared, and
+//! `verdict` compares the trials. `limit` decides whether a change fails a build. `live` measures
+//! the sides in turn, `command` runs other tools, and `baseline` measures a stored run again.
+//! `document`, `text`, `junit`, `page` and `overlay` format the result.
+//!
+//! `history` follows points over time. `fleet` compares many hosts with each other, and
+//! `fleet_page` makes a page of the result.
 
 pub mod matching;
 pub mod side;

@@ -1,5 +1,5 @@
-//! Defines limits on changes for the worse. The user specifies limits with `--fail-on`, such as
-//! `5%`, `p99:10%` or `cpu:20%`.
+//! Defines limits for regressions. The user specifies a limit with `--fail-on`, for example `5%`,
+//! `p99:10%` or `cpu:20%`.
 //!
 //! A change exceeds a limit if its verdict is worse and the change is larger than the limit.
 
@@ -9,12 +9,12 @@ use std::str::FromStr;
 use crate::quantity::Quantity;
 use crate::verdict::{Change, Comparison, PointChange, Verdict};
 
-/// The largest change for the worse that is accepted in a quantity.
+/// The largest regression of a quantity that is accepted.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Limit {
     /// The quantity to which the limit applies.
     pub quantity: Quantity,
-    /// The largest accepted change, as a share.
+    /// The largest accepted regression, as a share.
     pub share: f64,
 }
 
@@ -43,7 +43,7 @@ impl FromStr for Limit {
 /// Reads a share such as `5%`.
 ///
 /// # Errors
-/// The text is not a number above 0% and at most 1000%, followed by `%`.
+/// The text does not end with `%`, or the number is not above 0 and at most 1000.
 pub fn parse_share(text: &str) -> Result<f64, String> {
     let number = text.strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
     let share =

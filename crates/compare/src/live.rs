@@ -1,9 +1,9 @@
 //! Measures two or more workloads, or commands of other tools, in turn until the ratios of their
 //! rates are known accurately enough.
 //!
-//! The trials of a round follow each other immediately, and every second round runs in reverse
-//! order, so that a slow period of the machine affects all sides. After each round the ratios are
-//! tested. The comparison ends when every interval is narrow enough, or when the budget is spent.
+//! A round has one trial of each side. Every second round runs in reverse order, so that a slow
+//! period of the machine affects all sides. The comparison ends when the intervals of all ratios
+//! are narrow enough, or when the time budget is spent.
 //! [`analysis::comparison::RatioTest::is_narrow`] explains why stopping early is sound.
 
 use analysis::units;
@@ -31,7 +31,7 @@ use crate::verdict::{self, Comparison};
 /// A side of the comparison: a workload or a command to measure.
 #[derive(Debug)]
 pub struct Contestant {
-    /// Arguments of the side, as the user typed them.
+    /// Arguments for the workload or command, as the user typed them. They are shown as the name.
     pub name: String,
     /// Label of the side's run in the database. None if the run has no label.
     pub label: Option<String>,
@@ -99,7 +99,7 @@ struct Ready<'a> {
 /// Describes the plan, one line per step.
 ///
 /// # Errors
-/// A workload does not fit its target, or a target may not be written.
+/// A workload does not fit its target, or writing to a target is not allowed.
 pub fn plan(contestants: &[Contestant], terms: &Terms) -> Outcome<Vec<String>> {
     let mut lines = Vec::new();
     for contestant in contestants {
@@ -125,8 +125,8 @@ pub fn plan(contestants: &[Contestant], terms: &Terms) -> Outcome<Vec<String>> {
 /// Measures the contestants.
 ///
 /// # Errors
-/// A target cannot be opened or may not be written, a request fails, or the database cannot be
-/// written.
+/// A target cannot be opened, writing to it is not allowed, a request fails, or the database cannot
+/// be written.
 pub fn measure(lab: &Lab, contestants: &[Contestant], terms: &Terms) -> Outcome<Measured> {
     for contestant in contestants {
         check(contestant)?;
@@ -197,8 +197,8 @@ fn rounds(lab: &Lab, ready: &mut [Ready<'_>], terms: &Terms) -> Outcome<(u32, bo
     while !is_narrow {
         let count = ready.len();
         for turn in 0..count {
-            // The order of the sides alternates (AB, BA, AB and so on), so the two trials of a pair
-            // are close in time.
+            // Every second round runs in reverse order (AB, BA), so that a slow drift of the
+            // machine affects all sides equally.
             let place = if round % 2 == 0 { turn } else { count - 1 - turn };
             let share = || (clock.now_ns() - start_ns) as f64 / terms.budget_ns as f64;
             ready[place]
@@ -212,7 +212,7 @@ fn rounds(lab: &Lab, ready: &mut [Ready<'_>], terms: &Terms) -> Outcome<(u32, bo
         round += 1;
         let (widest, narrow) = width(ready, terms.until);
         is_narrow = narrow;
-        message = format!("round {round}, ratio of rates known within {:.1}%", 100.0 * widest);
+        message = format!("round {round}: ratio of the rates known within {:.1}%", 100.0 * widest);
         if clock.now_ns() - start_ns >= terms.budget_ns {
             break;
         }
@@ -221,8 +221,8 @@ fn rounds(lab: &Lab, ready: &mut [Ready<'_>], terms: &Terms) -> Outcome<(u32, bo
     Ok((round, is_narrow))
 }
 
-/// Returns the half-width of the widest interval of all ratios, as a share, and whether all
-/// intervals are narrow enough.
+/// Returns the half-width of the widest interval of all ratios (as a share of the ratio), and
+/// whether all intervals are narrow enough.
 fn width(ready: &[Ready<'_>], until: f64) -> (f64, bool) {
     let rates = |ready: &Ready<'_>| -> Vec<f64> {
         ready.point.trials.iter().filter_map(|trial| Quantity::Rate.of(trial)).collect()
@@ -238,7 +238,7 @@ fn width(ready: &[Ready<'_>], until: f64) -> (f64, bool) {
     (widest, all_narrow)
 }
 
-/// Compares each other side with the first side.
+/// Compares all other sides with the first side, which is the baseline.
 pub fn comparisons(measured: &Measured, tolerated: f64) -> Vec<Comparison> {
     let [baseline, others @ ..] = measured.sides.as_slice() else { return Vec::new() };
     others.iter().map(|other| verdict::compare(baseline, other, tolerated)).collect()
@@ -257,8 +257,8 @@ impl<'a> Ready<'a> {
         let facts = bench.facts();
         recorder.begin(&RunFacts {
             kind: RunKind::Run,
-            // The run of each side is stored with the command line that would measure this side
-            // alone.
+            // Each side is stored as a separate run, with a command line that measures only this
+            // side.
             command_line: Some(format!("halfpower run {}", contestant.name)),
             label: contestant.label.clone(),
             seed: contestant.seed,

@@ -1,9 +1,9 @@
 //! Finds the points of two sides that measure the same workload.
 //!
-//! Workloads are compared setting by setting. If a setting has one value in all points of a side
-//! and another value in all points of the other side (for example the engine, the caching or the
-//! size of the test file), the user compares these two values. Such settings do not prevent a
-//! match, and they are reported.
+//! Two points match if their settings are equal. If a setting (for example the engine) has one
+//! value in all points of a side and another value in all points of the other side, the user
+//! probably wants to compare these two values. Such a setting does not prevent a match, and it is
+//! reported.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -23,7 +23,7 @@ const NOT_COMPARED: [&str; 5] = [
     "settings logs requests",
 ];
 
-/// The settings of a point, as values by name. Points with equal settings measure the same
+/// The name and value of each setting of a point. Points with equal settings measure the same
 /// workload.
 pub type Settings = BTreeMap<String, String>;
 
@@ -32,7 +32,7 @@ pub type Settings = BTreeMap<String, String>;
 pub struct Matched {
     /// Pairs of points with the same workload: index on the first side, index on the second side.
     pub pairs: Vec<(usize, usize)>,
-    /// Settings that differ between the sides: name, value of the first, value of the second.
+    /// Settings that differ between the sides: name, value on the first side, value on the second.
     pub settings: Vec<(String, String, String)>,
     /// Indices of the points that only the first side has.
     pub only_first: Vec<usize>,
@@ -102,14 +102,14 @@ pub fn settings_of(key: &PointKey) -> Settings {
         if NOT_COMPARED.contains(&name.as_str()) {
             continue;
         }
-        // A list has several values under one name, which are joined here.
+        // A setting that is a list has several values with the same name. They are joined here.
         settings.entry(name).and_modify(|all| *all = format!("{all}, {value}")).or_insert(value);
     }
     settings
 }
 
-/// Returns the names of the settings that have only one value on each side, if the two values
-/// differ.
+/// Returns the names of the settings that have one value in all points of a side and a different
+/// value in all points of the other side.
 fn differing(a: &[Settings], b: &[Settings]) -> Vec<String> {
     let names: BTreeSet<&String> = a.iter().chain(b).flat_map(Settings::keys).collect();
     let only = |of: &[Settings], name: &String| -> Option<Option<String>> {

@@ -1,9 +1,9 @@
 //! Draws all sides of a comparison in the same charts: rate by request size, and latency by
 //! percentile.
 //!
-//! The baseline is dashed. The legend hides and shows each side. Points that differ only in request
-//! size form a curve. For each curve, latencies are drawn only at the request size at which the
-//! 99th percentile differs most, because latencies at all sizes together would hide the difference.
+//! The baseline is dashed. Points that differ only in request size form a curve. Latencies are
+//! drawn only for the request size with the largest difference in p99, because the latencies of all
+//! request sizes in one chart would hide the difference.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use report::units::{Unit, bytes};
 use crate::quantity::Quantity;
 use crate::verdict::{Comparison, Distribution, PointChange};
 
-/// The index of a comparison, and one of its points.
+/// A point, with the index of its comparison.
 type Placed<'a> = (usize, &'a PointChange);
 
 /// Makes the section with the curves of all sides. `None` if no curve has two points and no
@@ -70,8 +70,8 @@ fn rates(
     let line = |side: usize| {
         let mut marks: Vec<Mark> = points
             .iter()
-            // The baseline is part of every comparison. For each size, only the mark from the first
-            // comparison with this size is kept.
+            // The baseline is part of every comparison, so its points occur several times. The
+            // duplicates are removed below.
             .filter(|(number, _)| side == 0 || side == number + 1)
             .map(|(_, point)| {
                 let rate = point.rates[usize::from(side > 0)];

@@ -8,11 +8,11 @@ use lab::point::{Percentiles, Trial};
 use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Minimum number of requests of a trial that are slower than a percentile. If there are fewer, the
-/// percentile is not used, because single requests would determine it.
+/// Minimum number of requests that are slower than a percentile. If there are fewer, the percentile
+/// is not used, because it would depend on single requests.
 const REQUESTS_BEYOND_MIN: f64 = 5.0;
 
-/// A quantity of a trial that is compared.
+/// A measured quantity that is compared between trials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
@@ -24,7 +24,7 @@ pub enum Quantity {
     P99,
     /// 99.9th percentile of latency (ns).
     P999,
-    /// CPU time per request charged to the process (ns).
+    /// CPU time of the process per request (ns).
     Cpu,
 }
 
@@ -57,8 +57,8 @@ impl Quantity {
         }
     }
 
-    /// Returns the value of a trial. None if the trial has no such value, or has too few requests
-    /// for a percentile.
+    /// Returns the value of this quantity in a trial. None if it was not measured, or if the trial
+    /// has too few requests for a percentile.
     pub fn of(self, trial: &Trial) -> Option<f64> {
         let value = match self {
             Quantity::Rate => Some(trial.bytes_per_s()),

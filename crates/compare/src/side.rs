@@ -67,7 +67,7 @@ pub enum Source {
 /// How much of a stored run is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
-    /// Rates and percentiles. Reading them is fast for any number of runs.
+    /// Rates and percentiles, which can be read quickly.
     Rates,
     /// Rates, percentiles and latency distributions. The curves of a page need these distributions.
     Distributions,
@@ -192,7 +192,7 @@ impl Side {
         self.runs.iter().any(|run| run.source == Source::Foreign)
     }
 
-    /// Returns a sentence for each run that is not valid, with its verdict.
+    /// For each run that is not valid, returns a sentence with the verdict on the run.
     pub fn doubts(&self) -> impl Iterator<Item = String> {
         self.runs.iter().filter_map(|run| {
             let word = run.verdict.filter(|verdict| *verdict != results::Verdict::Valid)?;
@@ -203,7 +203,7 @@ impl Side {
         })
     }
 
-    /// Describes the side in one line: its runs, host and date.
+    /// Describes the side in one line: the runs, the date, the target and the host.
     pub fn describe(&self) -> String {
         let Some(first) = self.runs.first() else { return self.name.clone() };
         let runs = match self.runs.as_slice() {
@@ -233,8 +233,8 @@ impl RunFacts {
         }
     }
 
-    /// Returns the facts in the head of a stored run. The command line, the verdict and the
-    /// conclusions are missing.
+    /// Returns the facts from the head of a stored run. The head has no command line, no verdict
+    /// and no conclusions.
     pub fn of_head(head: RunHead) -> RunFacts {
         RunFacts {
             conclusions: Vec::new(),
@@ -256,9 +256,10 @@ impl RunFacts {
         }
     }
 
-    /// Returns a text that identifies a target over time: the simulated system, or the serial
-    /// number or name of the device with the file system. The name of the target is used only if
-    /// the device is unknown, because a test file can have another name in each run.
+    /// Returns a text that identifies the target in all its runs: the simulated system, or the file
+    /// system and the serial number of the device. If the serial number is unknown, the name of the
+    /// device is used. The name of the target is used only if the device is unknown, because a test
+    /// file can have another name in each run.
     pub fn target_identity(&self) -> String {
         let target = &self.target;
         if let Some(simulated) = &target.simulated {
@@ -302,8 +303,8 @@ impl RunFacts {
     }
 }
 
-/// Returns the stored findings of a survey or study, as names and sentences. Several findings with
-/// one name are numbered.
+/// Returns the stored findings of a survey or study, as names and sentences. Findings with the same
+/// name are numbered.
 fn conclusions(findings_json: Option<&str>) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     let mut counts: BTreeMap<String, u32> = BTreeMap::new();
@@ -368,7 +369,8 @@ fn rates_of(store: &Store, rows: &[RunRow]) -> Outcome<Vec<Point>> {
     Ok(keys.zip(points).map(|(key, trials)| Point { key, trials }).collect())
 }
 
-/// Splits `FILE:RUN` into the file and the run. A name without a file selects a run of `db`.
+/// Splits `FILE:RUN` into the file and the run. If `name` has no run, the newest run is selected.
+/// If it has no file, the run is in `db`.
 fn place_of<'a>(name: &'a str, db: &Path) -> (PathBuf, &'a str) {
     let is_file = |text: &str| text.ends_with(".db") || Path::new(text).is_file();
     if is_file(name) {

@@ -85,7 +85,7 @@ pub fn markdown(comparison: &Comparison) -> Vec<String> {
     lines
 }
 
-/// Formats each change that exceeds a limit as one line.
+/// Returns one line for each change that exceeds a limit.
 pub fn regressions(comparisons: &[Comparison], limits: &[Limit]) -> Vec<String> {
     let of = |comparison: &Comparison| -> Vec<String> {
         let line = |(point, change): (&PointChange, &Change)| {
@@ -100,7 +100,7 @@ pub fn regressions(comparisons: &[Comparison], limits: &[Limit]) -> Vec<String> 
     comparisons.iter().flat_map(of).collect()
 }
 
-/// Formats the number of points with each verdict on the rate as one line.
+/// Returns one line that counts the faster, slower, unchanged and undecided points.
 pub fn summary(comparison: &Comparison) -> String {
     let count = |verdict| comparison.count(Quantity::Rate, verdict);
     let same = format!("same within {}", share(comparison.tolerated));

@@ -1,7 +1,7 @@
-//! Compares the trials of matched points, and decides what they show.
+//! Compares the trials of matched points, and decides whether the points differ.
 //!
-//! For each quantity, all points of two sides are one family of comparisons. A difference is
-//! reported only if it is significant after the correction for false discoveries.
+//! Among many points, some differ by chance. For each quantity, the probabilities of all points are
+//! therefore corrected for false discoveries.
 
 use analysis::comparison::{Difference, RatioTest, false_discovery, paired_ratio_test, ratio_test};
 use analysis::interval::Interval;
@@ -15,7 +15,7 @@ use crate::matching::{self, Matched};
 use crate::quantity::Quantity;
 use crate::side::{self, Side};
 
-/// Conclusion from the trials of a point about a quantity.
+/// Verdict on the change of one quantity of a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -45,7 +45,7 @@ pub struct Change {
     pub test: Option<RatioTest>,
     /// Probability that the difference is due to chance, corrected for the number of points.
     pub probability: f64,
-    /// Conclusion from the trials.
+    /// Verdict on the change.
     pub verdict: Verdict,
     /// Number of further trials that each side needs for a clear verdict. None if the verdict is
     /// clear, or if more than 10,000 trials would be needed.
@@ -190,14 +190,13 @@ fn change(before: &Point, after: &Point, quantity: Quantity) -> Option<Change> {
     })
 }
 
-/// Returns the start and the value of each unsoaked trial. None if a trial has no value.
+/// Returns the start and the value of each trial without a soaker. None if a trial has no value.
 fn values(point: &Point, quantity: Quantity) -> Option<Vec<(i64, f64)>> {
     let value = |trial: &&Trial| Some((trial.started_unix_ns, quantity.of(trial)?));
     point.unsoaked().iter().map(value).collect()
 }
 
-/// Checks whether the trials ran in pairs: sorted by time, each pair of successive trials has one
-/// trial of each side.
+/// Checks whether the trials ran in pairs of one trial of each side.
 fn are_pairs(a: &[(i64, f64)], b: &[(i64, f64)]) -> bool {
     let sides = a.iter().map(|(at, _)| (*at, 0)).chain(b.iter().map(|(at, _)| (*at, 1)));
     let mut order: Vec<(i64, u8)> = sides.collect();

@@ -1,5 +1,5 @@
-//! Controls where threads run: finds the allowed CPUs and SMT siblings, pins threads, and sets the
-//! precision of timers.
+//! Pins threads to CPUs, finds the allowed CPUs and their SMT siblings, and sets the timer slack of
+//! threads.
 //!
 //! Each setting applies to the calling thread until the thread ends. Threads that it starts inherit
 //! the pinning. CPU numbers are those of the kernel, as in `/proc/stat` and taskset(1).
@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::sys;
 
-/// Why a setting of a thread was refused.
+/// Why a thread could not be pinned, or its timer slack could not be set.
 #[derive(Debug, Error)]
 pub enum Error {
     /// The list of CPUs is empty.
@@ -29,7 +29,7 @@ pub enum Error {
         /// The kernel's error.
         source: io::Error,
     },
-    /// The timer slack was not accepted.
+    /// The timer slack could not be set.
     #[error("cannot set the timer slack: {0}; timed sleeps will be up to 50 us late")]
     TimerSlack(#[source] io::Error),
 }

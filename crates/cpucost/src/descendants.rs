@@ -2,9 +2,8 @@
 //!
 //! [`Descendants::adopt`] makes this process the subreaper of its descendants
 //! (PR_SET_CHILD_SUBREAPER, Linux 3.4): orphans become children of this process instead of init.
-//! This process can therefore report the name of each process that a command left running, and the
-//! CPU time of each such process that has ended. This works in any session and control group. The
-//! processes are otherwise unaffected, and continue when this process ends.
+//! This process can therefore find the orphans and read their CPU time. The orphans keep running
+//! when this process ends.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::{fs, io};
@@ -26,7 +25,7 @@ pub struct Running {
 /// The processes that outlived a command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LeftBehind {
-    /// CPU time of the processes that have ended and that the command did not wait for.
+    /// CPU time of the ended processes that the command did not wait for.
     pub ended: ProcessTime,
     /// The processes that are still running.
     pub running: Vec<Running>,
@@ -44,14 +43,15 @@ impl Descendants {
     /// already exist.
     ///
     /// # Errors
-    /// The kernel refuses, or /proc cannot be read.
+    /// prctl(2) fails, or /proc cannot be read.
     pub fn adopt() -> io::Result<Descendants> {
         sys::adopt_orphans()?;
         Ok(Descendants { known: descendants()?.into_keys().collect() })
     }
 
     /// Reaps descendants that have ended, and lists those that are still running. No other thread
-    /// may wait for child processes at the same time, because this function could reap them.
+    /// may wait for child processes at the same time, because this function could reap those
+    /// processes first.
     ///
     /// # Errors
     /// /proc cannot be read.
@@ -64,8 +64,7 @@ impl Descendants {
             let Stat { name, time, is_zombie, .. } = process;
             match sys::reap_if_ended(pid) {
                 Some((user_ns, system_ns)) => left.ended.add(user_ns, system_ns),
-                // Another process is the parent of this zombie and may still wait for it, so it is
-                // not reaped here.
+                // This zombie is the child of another process, which may still reap it.
                 None if is_zombie => left.ended.add(time.user_ns, time.system_ns),
                 None => left.running.push(Running { pid, name, time }),
             }
@@ -83,19 +82,17 @@ impl LeftBehind {
     }
 }
 
-/// The fields of /proc/PID/stat that are used.
 #[derive(Debug, PartialEq, Eq)]
 struct Stat {
     name: String,
     parent: i32,
-    /// Whether the process has ended and its parent has not waited for it.
     is_zombie: bool,
     time: ProcessTime,
 }
 
-/// Parses /proc/PID/stat (proc_pid_stat(5)), whose times are in units of 1/`ticks_per_second` s.
+/// Parses the text of /proc/PID/stat (proc_pid_stat(5)).
 fn parse(text: &str, ticks_per_second: u64) -> Option<Stat> {
-    // The name may contain anything, including parentheses and blanks.
+    // The process name may contain parentheses and spaces.
     let (before, after) = text.rsplit_once(')')?;
     let name = before.split_once('(')?.1.to_owned();
     let fields: Vec<&str> = after.split_whitespace().collect();
@@ -109,7 +106,7 @@ fn parse(text: &str, ticks_per_second: u64) -> Option<Stat> {
     Some(Stat { name, parent: fields.get(1)?.parse().ok()?, is_zombie, time })
 }
 
-/// Finds all descendants of this process, by process id.
+/// Returns all descendants of this process. The keys are process ids.
 fn descendants() -> io::Result<BTreeMap<i32, Stat>> {
     let ticks = sys::ticks_per_second();
     let mut all = BTreeMap::new();

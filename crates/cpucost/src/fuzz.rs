@@ -1,10 +1,10 @@
-//! Runs the parsers of the kernel's text files, for the fuzz targets. No input may make a parser
-//! panic.
+//! Fuzz target for the parsers of kernel text files such as `/proc/stat`. No input may make a
+//! parser panic.
 
 use crate::procstat::ProcStat;
 use crate::{affinity, isolation};
 
-/// Parses `text` as `/proc/stat`, as a list of CPUs, as mounts and as control group memberships.
+/// Parses `text` as `/proc/stat`, as a CPU list, as `/proc/self/mounts` and as `/proc/self/cgroup`.
 pub fn texts(text: &str) {
     let ticks = text.len() as u64;
     if let Some(stat) = ProcStat::parse(text, ticks) {

@@ -1,9 +1,9 @@
 //! Measures the CPU use of this host. A sample combines process time, `/proc/stat` and hardware
 //! counters.
 //!
-//! A sample lacks the counters that the host does not provide. [`HostMeter::missing`] lists these
-//! counters, each with a remedy. A sample takes some tens of microseconds, mostly for `/proc/stat`,
-//! so take samples only at the start and at the end of an interval.
+//! If the host does not provide a counter, its value in the sample is None, and
+//! [`HostMeter::missing`] reports the cause and a remedy. Take samples only at the start and at the
+//! end of an interval, because a sample takes tens of microseconds.
 
 use crate::meter::{CpuMeter, CpuSample};
 use crate::perf::PerfCounters;
@@ -22,7 +22,7 @@ pub struct HostMeter {
 }
 
 impl HostMeter {
-    /// Opens the counters that are available. This never fails.
+    /// Opens the hardware counters, if the host has them.
     pub fn new() -> HostMeter {
         HostMeter { counters: PerfCounters::open() }
     }
@@ -77,7 +77,7 @@ mod tests {
         let before = meter.sample(0);
         let end_ns = sys::process_cpu_ns() + clock.as_nanos() as u64;
         std::thread::spawn(move || while sys::process_cpu_ns() < end_ns {}).join().unwrap();
-        // The second sample claims that 60 s have passed. The work takes less time, even on a busy
+        // The interval is given as 60 s, which is longer than the work takes even on a busy
         // machine.
         let usage = meter.sample(60_000_000_000).since(&before);
         assert!(usage.process_ns >= 200_000_000, "{usage:?}");

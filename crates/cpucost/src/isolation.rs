@@ -1,33 +1,31 @@
-//! Ranks the spinners of the soaker below everything else on the machine.
+//! Gives the spinner processes of the soaker the lowest CPU priority on the machine.
 //!
-//! SCHED_IDLE ranks a task last only within its task group. If another session (autogroup) or
-//! another control group is busy, a soaker in a separate group would still get the fair share of
-//! its group, and report a busy CPU as half idle. The spinners are therefore moved to a group that
-//! ranks below all other groups. If this is not possible, the soaker refuses to start. Two methods
-//! are tried, in this order:
-//! 1. a control group directly below the true root of the `cpu` hierarchy, with `cpu.idle` = 1
+//! SCHED_IDLE ranks a task last only within its task group, which is a control group or a session
+//! (autogroup). While other groups are busy, spinners in a separate group would still get the fair
+//! share of their group, and the soaker would report a busy CPU as half idle. The spinners are
+//! therefore moved to a group that ranks below all other groups. Two methods are tried, in this
+//! order:
+//! 1. a control group directly below the root of the `cpu` hierarchy, with `cpu.idle` = 1
 //!    (Linux 5.15);
-//! 2. if this process is in the root task group: the autogroup of the spinners' session at nice 19
+//! 2. if this process is in the root task group: the autogroup of the spinners' session, at nice 19
 //!    (sched(7)). The weight of this group is 15, and that of a busy session is 1024. If autogroup
-//!    is off, the spinners are not moved.
+//!    is disabled, the spinners are not moved.
 //!
-//! A group that is not directly below the true root is not enough, because it would be idle only
-//! within its parent group. Existing groups are not changed. Groups that killed soakers left behind
-//! are removed.
+//! If neither method works, the soaker refuses to start. A control group deeper in the hierarchy
+//! would be idle only within its parent group. Groups that killed soakers left behind are removed.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
 use thiserror::Error;
 
-/// Why the soaker cannot run or has no reading, and the remedy. A soaker that would give a wrong
-/// number refuses to run.
+/// The reason why the soaker cannot run or cannot give a reading, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("no soaker: {reason}; {remedy}")]
 pub struct Declined {
-    /// Why the soaker or the reading is not available.
+    /// Why the soaker or its reading is not available.
     pub reason: String,
-    /// How to remove the obstacle.
+    /// How to solve the problem.
     pub remedy: String,
 }
 
@@ -39,11 +37,11 @@ impl Declined {
 
 const GROUP_PREFIX: &str = "halfpower-soaker-";
 const AUTOGROUP_SWITCH: &str = "/proc/sys/kernel/sched_autogroup_enabled";
-/// Name of the initial control group namespace. Only in this namespace are paths relative to the
-/// true root.
+/// Target of `/proc/self/ns/cgroup` in the initial control group namespace. In the namespace of a
+/// container, the path of a control group does not start at the root of the machine.
 const FIRST_CGROUP_NAMESPACE: &str = "cgroup:[4026531835]";
 
-/// The method by which the spinners rank last on the whole machine.
+/// How the spinners get the lowest priority on the machine.
 #[derive(Debug)]
 pub(crate) enum Isolation {
     /// The spinners are in a control group with `cpu.idle` = 1, which is removed on drop.
@@ -77,13 +75,16 @@ impl Isolation {
         }
     }
 
-    /// Moves the spinners to the lowest rank. `pids[0]` is their session leader.
+    /// Gives the spinners the lowest priority. `pids[0]` is their session leader.
     pub(crate) fn admit(&self, pids: &[i32]) -> Result<(), Declined> {
         match self {
             Isolation::IdleGroup(group) => pids.iter().try_for_each(|pid| {
                 fs::write(group.path.join("cgroup.procs"), pid.to_string()).map_err(|error| {
                     Declined::new(
-                        format!("cannot move a spinner to {}: {error}", group.path.display()),
+                        format!(
+                            "cannot move a spinner process to {}: {error}",
+                            group.path.display()
+                        ),
                         "run as root",
                     )
                 })
@@ -100,7 +101,7 @@ impl Isolation {
                     };
                     Declined::new(
                         format!(
-                            "cannot lower the priority of the spinners' autogroup ({file}): {error}"
+                            "cannot lower the priority of the spinner processes ({file}): {error}"
                         ),
                         remedy,
                     )
@@ -136,8 +137,8 @@ impl IdleGroup {
 
 impl Drop for IdleGroup {
     fn drop(&mut self) {
-        // The kernel may remove reaped processes from the group a moment later. A group that cannot
-        // be removed yet is removed by the next soaker.
+        // The kernel may take a moment to remove reaped processes from the group. If the group
+        // cannot be removed here, the next soaker removes it.
         for _ in 0..1_000 {
             if fs::remove_dir(&self.path).is_ok() {
                 break;
@@ -147,8 +148,7 @@ impl Drop for IdleGroup {
     }
 }
 
-/// Removes the groups of soakers that died. The kernel does not remove a group that still has
-/// processes.
+/// Removes the control groups that dead soakers left behind.
 fn remove_leftovers(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {
@@ -164,7 +164,7 @@ fn remove_leftovers(root: &Path) {
     }
 }
 
-/// The mounted control group hierarchy that divides CPU time.
+/// The control group hierarchy with the cpu controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hierarchy {
     root: PathBuf,
@@ -186,8 +186,8 @@ impl Hierarchy {
         })
     }
 
-    /// Finds the hierarchy in `/proc/self/mounts`. A version 1 mount of the cpu controller has
-    /// precedence, because version 2 then lacks that controller.
+    /// Finds the hierarchy in the text of `/proc/self/mounts`. If version 1 has the cpu controller,
+    /// version 2 does not have it, so a version 1 mount takes precedence.
     fn parse(mounts: &str, v2_has_cpu: impl Fn(&Path) -> bool) -> Option<Hierarchy> {
         let mut found = None;
         for line in mounts.lines() {
@@ -208,9 +208,9 @@ impl Hierarchy {
         found
     }
 
-    /// Checks whether the mount shows the root group of the machine and not that of a container.
-    /// Only the true root has the file `release_agent` (version 1) or lacks the file `cgroup.type`
-    /// (version 2).
+    /// Checks whether the mount shows the root group of the machine and not that of a container. In
+    /// version 1, only the root group of the machine has the file `release_agent`. In version 2,
+    /// all groups except this root group have the file `cgroup.type`.
     fn shows_true_root(&self) -> bool {
         match self.version {
             Version::One => self.root.join("release_agent").exists(),
@@ -218,8 +218,7 @@ impl Hierarchy {
         }
     }
 
-    /// Checks whether control groups below the root get shares of CPU time. If this is disabled on
-    /// the host, the setting is not changed, and the root task group is used.
+    /// Checks whether control groups below the root get separate shares of CPU time.
     fn gives_children_cpu(&self) -> bool {
         match self.version {
             Version::One => true,
@@ -233,8 +232,7 @@ fn has_cpu(controllers: &str) -> bool {
     controllers.split_ascii_whitespace().any(|controller| controller == "cpu")
 }
 
-/// Checks whether this process is scheduled in the root task group of the machine or in one of its
-/// autogroups.
+/// Checks whether this process is in the root task group of the machine or in an autogroup.
 fn in_root_task_group(hierarchy: Option<&Hierarchy>) -> bool {
     if hierarchy.is_some_and(|found| found.shows_true_root() && !found.gives_children_cpu()) {
         return true;
@@ -250,9 +248,8 @@ fn in_root_task_group(hierarchy: Option<&Hierarchy>) -> bool {
     }
 }
 
-/// Returns the control group of this process in the version 1 hierarchy of the cpu controller. If
-/// there is no such hierarchy, returns the group in version 2. `memberships` is the text of
-/// `/proc/self/cgroup`.
+/// Returns the cpu control group of this process from the text of `/proc/self/cgroup`. A version 1
+/// hierarchy takes precedence over version 2.
 fn cpu_membership(memberships: &str) -> Option<&str> {
     let mut unified = None;
     for line in memberships.lines() {

@@ -1,16 +1,14 @@
-//! Defines the interface between code that needs the CPU cost of an interval and the sources of CPU
-//! readings.
+//! Defines [`CpuMeter`], the interface to a source of CPU readings.
 //!
-//! A [`CpuMeter`] is read at both ends of an interval, and [`CpuSample::since`] turns the two
-//! readings into a [`CpuUsage`]. Counters normally only grow. Every difference saturates at zero,
-//! so that a counter that decreases by a rounding error does not become a huge cost. This module
-//! makes no system calls. `HostMeter` makes the system calls, and a simulator can replace
-//! `HostMeter`.
+//! A meter is read at the start and at the end of an interval, and [`CpuSample::since`] turns the
+//! two readings into a [`CpuUsage`]. Differences saturate at zero, so that a counter that decreases
+//! by a rounding error does not become a huge cost. This module makes no system calls. `HostMeter`
+//! makes the system calls, and a simulator can replace `HostMeter`.
 
 /// A source of CPU readings: this host, or a simulated host.
 pub trait CpuMeter {
-    /// Reads every counter. `now_ns` is the time of the caller's monotonic clock (ns). It is stored
-    /// unchanged, so that real and virtual time are handled alike.
+    /// Reads every counter. `now_ns` is the caller's monotonic time, real or simulated (ns). It
+    /// becomes the time of the sample.
     fn sample(&self, now_ns: u64) -> CpuSample;
 }
 
@@ -34,10 +32,10 @@ pub struct CpuSample {
     /// Time in hardware and software interrupts, summed over CPUs. None if `/proc/stat` cannot be
     /// read.
     pub interrupt_ns: Option<u64>,
-    /// User time of all processes, including nice, summed over CPUs. The kernel estimates this time
-    /// from samples.
+    /// User time of all processes (`user` and `nice` in `/proc/stat`), summed over CPUs. The kernel
+    /// estimates this time from samples.
     pub machine_user_ns: Option<u64>,
-    /// Steal time, which the hypervisor took, summed over CPUs.
+    /// Time that the hypervisor took from the CPUs (steal time), summed over CPUs.
     pub stolen_ns: Option<u64>,
     /// Time for which the live threads of this process were ready to run but waited for a CPU,
     /// summed over threads.
@@ -54,26 +52,26 @@ pub struct CpuSample {
 pub struct CpuUsage {
     /// Length of the interval (ns).
     pub elapsed_ns: u64,
-    /// CPU time charged to the process: a lower bound of the cost, because kernel threads and
-    /// interrupts that work for the process are charged elsewhere.
+    /// CPU time charged to the process. It is a lower bound of the cost, because kernel threads and
+    /// interrupts that work for the process are not included.
     pub process_ns: u64,
-    /// User time, included in `process_ns`. The sum of user and system time is `process_ns`.
+    /// User time. The sum of user and system time is `process_ns`.
     pub user_ns: u64,
     /// System time, included in `process_ns`.
     pub system_ns: u64,
     /// Busy time of the whole machine: `elapsed_ns` × CPUs − idle time, at least 0. It includes the
-    /// work of all other programs. A soaked trial gives a tighter bound.
+    /// work of all other programs. A soaker gives a tighter upper bound of the cost.
     pub machine_ns: Option<u64>,
     /// Interrupt time of the whole machine.
     pub interrupt_ns: Option<u64>,
-    /// User time of other processes. Kernel threads that work for this process have no user time,
-    /// so this time is the load of other programs. It is sampled by the timer tick and tends to be
-    /// too low.
+    /// User time of other processes. It is the load of other programs, because kernel threads that
+    /// work for this process have no user time. The kernel estimates this time from samples, and it
+    /// tends to be too low.
     pub others_user_ns: Option<u64>,
     /// Steal time, summed over CPUs.
     pub stolen_ns: Option<u64>,
-    /// Time for which threads of the process were ready to run but waited for a CPU, summed over
-    /// the threads that existed for the whole interval.
+    /// Time for which threads of the process were ready to run but waited for a CPU. Threads that
+    /// have ended are not included.
     pub run_delay_ns: Option<u64>,
     /// CPU time that was available: elapsed time × number of CPUs.
     pub available_ns: u64,
@@ -112,7 +110,6 @@ impl CpuSample {
     }
 }
 
-/// Returns `later - earlier`, but at least 0. None if either value is None.
 fn difference(later: Option<u64>, earlier: Option<u64>) -> Option<u64> {
     Some(later?.saturating_sub(earlier?))
 }

@@ -1,22 +1,22 @@
 //! Counts the instructions and cycles of this process with hardware counters.
 //!
-//! Two counters are opened with perf_event_open(2) on the creating thread. Threads that this thread
-//! starts later inherit the counters, but child processes do not. Both counters need hardware
-//! support (most virtual machines have none) and permission to count in kernel mode. If a counter
-//! cannot be opened, the reason is reported. If the kernel multiplexes a counter, its value is
-//! extrapolated from the time for which it was counting to the whole time.
+//! [`PerfCounters::open`] opens two counters with perf_event_open(2). They count the calling thread
+//! and the threads that it starts later, but not child processes. Both counters need hardware
+//! support, which most virtual machines lack, and permission to count in kernel mode. If the kernel
+//! multiplexes a counter, the counter runs only part of the time, and its value is extrapolated to
+//! the whole time.
 
 use std::fs::File;
 use std::io::{self, Read};
 
 use crate::sys;
 
-/// `PERF_TYPE_HARDWARE` and two of its events, from the kernel header linux/perf_event.h.
+/// Event type `PERF_TYPE_HARDWARE` and two of its events, from linux/perf_event.h.
 const HARDWARE: u32 = 0;
 const CPU_CYCLES: u64 = 0;
 const INSTRUCTIONS: u64 = 1;
 
-/// The two counters, opened and enabled.
+/// The open counters of instructions and cycles.
 #[derive(Debug)]
 pub struct PerfCounters {
     instructions: File,
@@ -27,7 +27,7 @@ impl PerfCounters {
     /// Opens both counters on the calling thread. Other threads that already exist are not counted.
     ///
     /// # Errors
-    /// A text with the reason why a counter cannot be opened, and the remedy.
+    /// A counter cannot be opened. The text has the reason and the remedy.
     pub fn open() -> Result<PerfCounters, String> {
         let open = |event| sys::perf_open(HARDWARE, event).map_err(|error| explain(&error));
         Ok(PerfCounters { instructions: open(INSTRUCTIONS)?, cycles: open(CPU_CYCLES)? })
@@ -47,7 +47,7 @@ impl PerfCounters {
 /// Reads a counter. `None` if the counter was enabled but never counted.
 fn read_scaled(mut counter: &File) -> io::Result<Option<u64>> {
     let mut bytes = [0u8; 24];
-    // The kernel returns the three words only if they are read with a single call.
+    // The kernel requires that all three words are read with a single call.
     counter.read_exact(&mut bytes)?;
     let word = |index: usize| {
         let bytes = bytes[index * 8..][..8].try_into().expect("three words of 8 bytes");

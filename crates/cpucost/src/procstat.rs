@@ -1,10 +1,9 @@
 //! Reads the machine's CPU time from `/proc/stat`.
 //!
-//! Only idle time is used for results, because the kernel measures it. The kernel samples busy time
-//! at the timer tick, so this time is up to 60% too low at partial load. Idle time is the sum of
+//! Results use only idle time, because the kernel measures it exactly. The kernel samples busy time
+//! at the timer tick, so busy time can be 60% too low at partial load. Idle time is the sum of
 //! `idle` and `iowait`, because a CPU that waits for a disk does no work (proc_stat(5)). User and
-//! steal time serve only as a rough indication of other load. The parser takes text and never
-//! panics. Only [`ProcStat::read`] reads the file.
+//! steal time are used only to detect other load.
 
 use std::{fs, io};
 
@@ -15,14 +14,14 @@ use crate::sys;
 pub struct CpuLine {
     /// Idle time, including I/O wait.
     pub idle_ns: u64,
-    /// Hardware and software interrupt time. 0 if the kernel does not account for it.
+    /// Time in hardware and software interrupts. 0 if the kernel does not measure this time.
     pub interrupt_ns: u64,
-    /// Software interrupt time, included in `interrupt_ns`.
+    /// Time in software interrupts, included in `interrupt_ns`.
     pub soft_interrupt_ns: u64,
     /// System time of all processes, without interrupts. The kernel estimates this time from
     /// samples.
     pub system_ns: u64,
-    /// User time of all processes, including nice. The kernel estimates this time from samples.
+    /// User time of all processes (`user` and `nice`). The kernel estimates this time from samples.
     pub user_ns: u64,
     /// Steal time. 0 if the hypervisor does not report it.
     pub stolen_ns: u64,
@@ -33,7 +32,7 @@ pub struct CpuLine {
 pub struct ProcStat {
     /// The sum over all CPUs, as reported by the kernel.
     pub total: CpuLine,
-    /// Number and times of each online CPU.
+    /// Index and times of each online CPU.
     pub cpus: Vec<(usize, CpuLine)>,
 }
 
@@ -49,9 +48,8 @@ impl ProcStat {
         })
     }
 
-    /// Parses the text of `/proc/stat`, whose times are in units of 1/`ticks_per_second` s. `None`
-    /// if the line with the sum over all CPUs is missing, or there is no line of a single CPU.
-    /// Malformed lines are skipped.
+    /// Parses the text of `/proc/stat`. Malformed lines are skipped. None if the line for all CPUs
+    /// (`cpu`) is missing, or if there is no line for a single CPU (such as `cpu0`).
     pub fn parse(text: &str, ticks_per_second: u64) -> Option<ProcStat> {
         let tick_ns = 1_000_000_000 / ticks_per_second.max(1);
         let mut total = None;

@@ -1,9 +1,9 @@
 //! Reads the CPU time charged to this process, or to a command that it started.
 //!
-//! The total is read from `CLOCK_PROCESS_CPUTIME_ID`, which has a resolution of one nanosecond.
-//! User and system time are read from getrusage(2). Many kernels only sample them at the timer
-//! tick, so only their ratio is used, to split the exact total. Children are not included. The time
-//! of a command is read from wait4(2) and includes all descendants that were waited for.
+//! The total time of this process is read from `CLOCK_PROCESS_CPUTIME_ID`, and does not include
+//! child processes. It is split into user and system time in the ratio that getrusage(2) reports,
+//! because many kernels only sample these two times at the timer tick. The time of a command is
+//! read from wait4(2) and includes all descendants that were waited for.
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -11,8 +11,7 @@ use std::process::{Child, ExitStatus};
 
 use crate::sys;
 
-/// CPU time of this process since it started, or of a command. Threads that have ended are
-/// included.
+/// CPU time of this process or of a command, including threads that have ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProcessTime {
     /// Total CPU time, which is `user_ns + system_ns`.
@@ -51,16 +50,15 @@ impl ProcessTime {
     }
 }
 
-/// Waits for a command to end. Returns its status, and the CPU time of the command and of all
-/// descendants that were waited for. Processes that the command left running or disowned are not
-/// included.
+/// Waits for a command to end. Returns its exit status and its CPU time, which includes all
+/// descendants that were waited for.
 ///
 /// # Errors
 /// The command was already waited for.
 pub fn wait_for(child: Child) -> io::Result<(ExitStatus, ProcessTime)> {
     let pid = i32::try_from(child.id()).map_err(io::Error::other)?;
-    // Dropping the child closes the command's standard input, as Child::wait does. Otherwise a
-    // command that reads its input to the end would never end.
+    // Dropping the child closes its standard input, as Child::wait does. Otherwise a command that
+    // reads its whole input would wait forever.
     drop(child);
     let (status, user_ns, system_ns) = sys::wait_for(pid)?;
     let time = ProcessTime { total_ns: user_ns + system_ns, user_ns, system_ns };

@@ -1,21 +1,20 @@
-//! Reads how long the threads of this process waited for a CPU. This is the second number of
-//! `/proc/self/task/*/schedstat`, in nanoseconds since the thread started (kernel document
+//! Reads how long the threads of this process waited for a CPU. The time is the second number in
+//! `/proc/self/task/*/schedstat` (ns since the start of the thread; kernel document
 //! scheduler/sched-stats).
 
 use std::fs;
 
-/// Maximum number of threads whose times are read. Each thread has a separate file, so reading more
-/// files would take too long.
+/// Maximum number of threads. With more threads, reading one file for each thread takes too long.
 const THREADS_MAX: usize = 256;
 
-/// Returns the waiting time, summed over all live threads (ns). None if the kernel has no such
-/// statistics, or if there are too many threads.
+/// Returns the time for which threads waited for a CPU, summed over all live threads (ns). None if
+/// the kernel does not report this time, or if there are more than `THREADS_MAX` threads.
 pub fn run_delay_ns() -> Option<u64> {
     let tasks: Vec<_> = fs::read_dir("/proc/self/task").ok()?.flatten().collect();
     if tasks.len() > THREADS_MAX {
         return None;
     }
-    // A thread may end before its file is read, and is then skipped.
+    // Threads that end before their file is read are skipped.
     let texts =
         tasks.iter().filter_map(|task| fs::read_to_string(task.path().join("schedstat")).ok());
     texts.map(|text| delay_in(&text)).sum()
@@ -49,7 +48,7 @@ mod tests {
         let during = std::thread::scope(|scope| {
             (0..threads).for_each(|_| drop(scope.spawn(spin)));
             spin();
-            // Read before the threads end, because their statistics vanish with them.
+            // The statistics of a thread disappear when it ends, so they are read before.
             run_delay_ns().unwrap_or(0)
         });
         assert!(during > before, "{before} {during}");

@@ -1,18 +1,19 @@
-//! Measures the upper bound of CPU cost: the CPU time that idle-priority spinners, one on every
-//! CPU, lose while the work runs.
+//! Measures the upper bound of CPU cost: the CPU time that idle-priority spinner processes, one on
+//! each CPU, lose while the work runs.
 //!
-//! The method is that of the sequential I/O studies. A soaker takes all CPU time that no other
-//! process wants and counts it in calibrated units of work. The time that the soaker does not get
-//! is charged to the work under test. It includes time that process accounting misses: kernel
-//! threads, interrupts, and gaps between samples.
+//! A soaker takes all CPU time that no other process wants and counts it in calibrated units of
+//! work, as in the sequential I/O studies. The CPU time that the soaker does not get is the cost of
+//! the work. This cost includes time that process accounting misses: kernel threads, interrupts,
+//! and gaps between samples.
 //!
-//! Three faults of older soakers are avoided. First, the spinners rank below every task group of
-//! the machine, not only last within their own group (module `isolation`). Second, units are
-//! calibrated by CPU time and not by elapsed time, and the cheapest of several windows is used, so
-//! that other load does not distort the units. All CPUs are calibrated together, in the same turbo
-//! and SMT state as in later measurements. Third, the effect of the soaker itself is not hidden: it
-//! keeps CPUs from sleeping, which saves the cost of waking them. Alternate soaked and unsoaked
-//! trials, and report the difference.
+//! Three faults of older soakers are avoided:
+//! - Priority: The spinners rank below every task group of the machine, not only last within their
+//!   own group (module `isolation`).
+//! - Calibration: Units are calibrated by CPU time instead of elapsed time, and the lowest cost of
+//!   several windows is used, so that other load does not distort the units. All CPUs are
+//!   calibrated together, in the same turbo and SMT state as in later measurements.
+//! - Side effect: A soaker keeps CPUs from sleeping, which saves the cost of waking them. To show
+//!   this effect, alternate trials with and without a soaker, and report the difference.
 //!
 //! The spinners are child processes, so their time is not charged to this process. Doubtful results
 //! are refused ([`Declined`]) or flagged ([`SoakerReading::suspect`]).
@@ -28,44 +29,43 @@ use crate::isolation::Isolation;
 use crate::procstat::ProcStat;
 use crate::spinners::{Progress, Spinners};
 
-/// Length of a calibration window. It is long enough for several thousand units of work even if
-/// other load shares the CPU.
+/// Duration of a calibration window. A spinner completes several thousand units of work in this
+/// time, even on a busy CPU.
 const WINDOW: Duration = Duration::from_millis(40);
-/// Number of windows of a calibration if other load does not disturb them.
+/// Minimum number of windows in a calibration.
 const WINDOWS: usize = 6;
-/// Maximum duration of a calibration (ns). On a busy machine, further windows are measured until
-/// enough of them agree.
+/// Maximum duration of a calibration (ns). Windows are added until enough of them agree or this
+/// time is over.
 const CALIBRATION_MAX_NS: u64 = 1_000_000_000;
-/// Calibration succeeds if this many of the cheapest windows lie within [`MAX_SPREAD`] of the
-/// minimum.
+/// Calibration succeeds if the lowest costs of this many windows differ by at most [`MAX_SPREAD`].
 const AGREEING_WINDOWS: usize = 3;
-/// Maximum spread of the agreeing windows, as a share of the minimum.
+/// Maximum difference between the costs of agreeing windows, as a share of the lowest cost.
 const MAX_SPREAD: f64 = 0.10;
 /// Minimum number of units of work in a window (about 4 ms of work). Windows with fewer units are
 /// ignored.
 const MIN_UNITS: u64 = 4_000;
-/// Accuracy of the calibration, as a share. An idle share above 1.04 is therefore not plausible.
+/// Maximum relative error of the calibration. An idle share above 1.04 is therefore not plausible.
 const TOLERANCE: f64 = 0.04;
 /// Resolution of the kernel's CPU times: two ticks of 10 ms (ns).
 const TICKS_NS: f64 = 20e6;
-/// Abstract Unix socket name that only one soaker on the machine can hold.
+/// Name of the abstract Unix socket that each soaker binds. Only one soaker can bind this name.
 const MACHINE_LOCK: &str = "halfpower-soaker";
 
-/// Calibrated spinner processes at idle priority, one on every allowed CPU.
+/// Spinner processes at idle priority, one on each allowed CPU.
 ///
-/// Start the soaker from an unpinned thread, because it runs on the CPUs that this thread may use.
-/// Start it before large buffers are allocated, because the spinners share the memory of this
-/// process copy-on-write. The soaker is not `Send`, because the kernel kills the spinners when the
-/// thread that started them ends. Only one soaker can run on a machine at a time. Dropping the
-/// soaker ends the spinners.
+/// Start the soaker from a thread that is not pinned, because the soaker runs only on the CPUs that
+/// this thread may use. Start the soaker before large buffers are allocated, because the spinners
+/// are forked and share the memory of this process copy-on-write. The soaker is not `Send`, because
+/// the kernel kills the spinners when the thread that started them ends. Only one soaker can run on
+/// a machine at a time. Dropping the soaker ends the spinners.
 ///
 /// ```compile_fail
 /// fn move_to_another_thread<T: Send>() {}
 /// move_to_another_thread::<cpucost::Soaker>();
 /// ```
 pub struct Soaker {
-    /// This field is declared first, so that the processes are dropped before the control group
-    /// that contains them.
+    /// This field is the first, so that the processes are killed before their control group is
+    /// removed.
     spinners: Spinners,
     isolation: Isolation,
     calibration: Option<Calibration>,
@@ -73,14 +73,13 @@ pub struct Soaker {
     _machine_lock: UnixDatagram,
 }
 
-/// The CPU time of one unit of work on each CPU, in the order of the spinners.
+/// The cost of a unit of work on each CPU, in the order of the spinners.
 #[derive(Clone, Debug, PartialEq)]
 struct Calibration {
     unit_cost_ns: Vec<f64>,
     error: f64,
 }
 
-/// The readings at the start of an interval.
 struct IntervalStart {
     at_ns: u64,
     units: Vec<u64>,
@@ -91,14 +90,13 @@ struct IntervalStart {
 /// The result of the spinner on one CPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SoakedCpu {
-    /// The kernel's number of the CPU.
+    /// Number that the kernel gives the CPU.
     pub cpu: usize,
-    /// Fraction of the interval in which no other process wanted the CPU: work done divided by the
-    /// maximum work. It is about 1 on an idle CPU. A reading with a value above 1.04 is flagged.
+    /// Work done by the spinner, as a fraction of the work that it could do on an idle CPU. A
+    /// reading with a value above 1.04 is flagged.
     pub idle_share: f64,
-    /// Fraction of the interval that was charged to the spinner as CPU time. It exceeds
-    /// `idle_share` by the time that interrupts, a busy SMT sibling or the hypervisor took from the
-    /// running spinner.
+    /// CPU time charged to the spinner, as a fraction of the interval. It is larger than
+    /// `idle_share` if interrupts, a busy SMT sibling or the hypervisor slowed the spinner.
     pub charged_share: f64,
 }
 
@@ -109,20 +107,19 @@ pub struct SoakerReading {
     pub elapsed_ns: u64,
     /// The result of each soaked CPU.
     pub per_cpu: Vec<SoakedCpu>,
-    /// CPU time that the spinners did not get, summed over CPUs: from 0 to `elapsed_ns` × CPUs. To
-    /// get the cost of the work, subtract the time that the spinners lost in a
-    /// [`Soaker::background`] reading of the same length.
+    /// CPU time that the spinners did not get, summed over CPUs (0 to `elapsed_ns` × CPUs). To get
+    /// the cost of the work, subtract `lost_ns` of a [`Soaker::background`] reading of the same
+    /// length.
     pub lost_ns: u64,
-    /// Relative spread of the calibration on the CPU with the largest spread.
+    /// Relative error of the calibration, on the CPU with the largest error.
     pub calibrated_error: f64,
     /// Why the reading should not be trusted. None for a good reading.
     pub suspect: Option<String>,
 }
 
 impl SoakerReading {
-    /// Returns the possible error from calibration (ns). Add it to `lost_ns` for an upper bound.
-    /// Idle time is known only as accurately as the cost of a unit of work, so a part of it may in
-    /// fact be lost time.
+    /// Returns the lost time that calibration errors may hide (ns). Add it to `lost_ns` to get an
+    /// upper bound.
     pub fn hidden_ns(&self) -> f64 {
         let all_ns = self.elapsed_ns as f64 * self.per_cpu.len() as f64;
         (all_ns - self.lost_ns as f64).max(0.0) * self.calibrated_error
@@ -140,7 +137,7 @@ impl fmt::Debug for Soaker {
 }
 
 impl Soaker {
-    /// Starts the spinners parked. They use no CPU time until [`Soaker::begin`].
+    /// Starts the spinners, which sleep until [`Soaker::begin`].
     ///
     /// # Errors
     /// Idle priority would not apply to the whole machine, another soaker runs, or child processes
@@ -166,13 +163,13 @@ impl Soaker {
         self.spinners.cpus()
     }
 
-    /// Measures the cost of a unit of work on each CPU. This takes about 0.3 s, or up to 1 s on a
-    /// busy machine. The cost is the least CPU time per unit over several windows, so other load
-    /// does not distort it. The windows run at normal priority, so that even a busy CPU completes
-    /// enough units. `sleep` and `now` use the caller's clock (ns).
+    /// Measures the CPU time of a unit of work on each CPU. This takes about 0.3 s, or up to 1 s on
+    /// a busy machine. The minimum of several measurements is used, so that other load does not
+    /// distort the result. The measurements run at normal priority, so that even a busy CPU
+    /// completes enough units. `sleep` and `now` use the caller's clock (ns).
     ///
     /// # Errors
-    /// The best windows of a CPU differ by more than 10%, or the CPU was too busy.
+    /// The lowest times of a CPU differ by more than 10%, or the CPU was too busy.
     pub fn calibrate(
         &mut self,
         sleep: &dyn Fn(Duration),
@@ -218,7 +215,7 @@ impl Soaker {
     /// Ends the interval at `now_ns` and returns the CPU time that the spinners lost.
     ///
     /// # Errors
-    /// No interval was started, the interval has no length, or a spinner has died.
+    /// No interval was started, the interval is empty, or a spinner has died.
     pub fn end(&mut self, now_ns: u64) -> Result<SoakerReading, Declined> {
         let units = self.spinners.units();
         self.spinners.stop();
@@ -242,8 +239,8 @@ impl Soaker {
         Ok(reading(elapsed_ns, &spinner.collect::<Vec<_>>(), calibration.error))
     }
 
-    /// Takes a reading over `duration` without work. It shows the load of the rest of the machine,
-    /// which the caller subtracts.
+    /// Takes a reading over `duration` while no work runs. The reading shows the load of the rest
+    /// of the machine, which the caller subtracts from other readings.
     ///
     /// # Errors
     /// The errors of [`Soaker::begin`] and [`Soaker::end`].
@@ -268,18 +265,18 @@ impl Soaker {
     }
 }
 
-/// Makes sure that no other soaker runs. The kernel releases the name when the socket is closed,
-/// even if the process is killed.
+/// Makes sure that no other soaker runs, by binding the socket name [`MACHINE_LOCK`]. The kernel
+/// releases the name when the socket is closed, even if the process is killed.
 fn lock_machine() -> Result<UnixDatagram, Declined> {
     let bound = SocketAddr::from_abstract_name(MACHINE_LOCK)
         .and_then(|address| UnixDatagram::bind_addr(&address));
     bound.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Declined::new(
-            "another soaker runs on this machine, and the two would share the idle time",
+            "another soaker is running on this machine, so each would lose idle time to the other",
             "wait for it to end",
         ),
         _ => Declined::new(
-            format!("cannot make sure that no other soaker runs: {error}"),
+            format!("cannot check for other soakers on this machine: {error}"),
             "allow Unix sockets",
         ),
     })
@@ -327,8 +324,8 @@ impl Calibration {
     }
 }
 
-/// Returns the minimum CPU time per unit, and the relative spread of the best windows. `None` if
-/// too few windows had enough work.
+/// Returns the lowest CPU time per unit of all windows (ns), and the relative spread of the
+/// [`AGREEING_WINDOWS`] lowest times. `None` if too few windows have enough units.
 fn least_cost(windows: impl Iterator<Item = Progress>) -> Option<(f64, f64)> {
     let mut costs_ns: Vec<f64> = windows
         .filter(|window| window.units >= MIN_UNITS && window.cpu_ns > 0)
@@ -339,15 +336,15 @@ fn least_cost(windows: impl Iterator<Item = Progress>) -> Option<(f64, f64)> {
     Some((costs_ns[0], (worst_of_best - costs_ns[0]) / costs_ns[0]))
 }
 
-/// The readings of one CPU's spinner over an interval.
+/// The readings of one spinner over an interval.
 struct SpinnerInterval {
     cpu: usize,
     /// Work done: number of units × cost of a unit of work (ns).
     worked_ns: f64,
     /// CPU time charged to the spinner (ns).
     charged_ns: f64,
-    /// Idle time that `/proc/stat` reports for the CPU, although a spinner ran on it (ns). None if
-    /// it is unknown.
+    /// Idle time of the CPU according to `/proc/stat` (ns). It is about 0 if nothing stopped the
+    /// spinner. None if it is unknown.
     idle_ns: Option<u64>,
 }
 
@@ -381,7 +378,7 @@ fn suspect_reason(spinner: &SpinnerInterval, elapsed_ns: f64) -> Option<String> 
     let share = spinner.worked_ns / elapsed_ns;
     if share > 1.0 + TOLERANCE {
         return Some(format!(
-            "CPU {cpu} seems {:.1}% idle because its clock rate has changed; calibrate again",
+            "CPU {cpu} appears to be {:.1}% idle, so its clock rate has changed; calibrate again",
             share * 100.0
         ));
     }
@@ -415,8 +412,8 @@ mod tests {
         SpinnerInterval { cpu: 3, worked_ns, charged_ns, idle_ns: Some(idle_ns) }
     }
 
-    /// Returns progress readings of one CPU for windows of 10 000 units with these costs (ns per
-    /// unit).
+    /// Returns progress readings of one CPU. Each window has 10 000 units of work, which cost
+    /// `costs_ns` per unit.
     fn notes_of(costs_ns: &[u64]) -> Vec<Vec<Option<Progress>>> {
         let mut progress = Progress { units: 7, cpu_ns: 70 };
         let mut progress_readings = vec![vec![Some(progress)]];

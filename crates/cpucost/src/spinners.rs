@@ -56,12 +56,12 @@ impl Spinners {
         &self.pids
     }
 
-    /// Returns the CPUs in the order in which [`Spinners::start`] got them.
+    /// Returns the CPUs in the order that was passed to [`Spinners::start`].
     pub(crate) fn cpus(&self) -> &[usize] {
         &self.cpus
     }
 
-    /// Makes all spinners spin.
+    /// Wakes all spinners.
     pub(crate) fn run(&self) {
         for spinner in self.board.spinners() {
             spinner.running.store(1, Ordering::Release);
@@ -76,9 +76,8 @@ impl Spinners {
         }
     }
 
-    /// Returns the last published progress of each spinner. Units and CPU time were read at the
-    /// same time. While the spinner runs, they are some milliseconds old. `None` for a spinner that
-    /// is writing them at this moment.
+    /// Returns the last published progress of each spinner, which may be some milliseconds old.
+    /// `None` for a spinner that is publishing its progress at this moment.
     pub(crate) fn noted(&self) -> Vec<Option<Progress>> {
         let noted = |spinner: &sys::SpinnerState| {
             spinner.read_published().map(|(units, cpu_ns)| Progress { units, cpu_ns })
@@ -86,13 +85,13 @@ impl Spinners {
         self.board.spinners().iter().map(noted).collect()
     }
 
-    /// Returns the number of units of work that each spinner has done. This must be fast, because
-    /// it is called at the start and at the end of an interval.
+    /// Returns the number of units of work that each spinner has done.
     pub(crate) fn units(&self) -> Vec<u64> {
         self.board.spinners().iter().map(|spinner| spinner.units.load(Ordering::Relaxed)).collect()
     }
 
-    /// Returns the CPU time that the kernel charged to each spinner, up to one timer tick old.
+    /// Returns the CPU time that the kernel charged to each spinner (ns). While a spinner runs, its
+    /// value may be one timer tick old.
     pub(crate) fn charged_ns(&self) -> io::Result<Vec<u64>> {
         self.pids.iter().map(|&pid| sys::process_cpu_ns_of(pid)).collect()
     }
@@ -125,7 +124,8 @@ mod tests {
 
     #[test]
     fn spinners_of_a_real_time_program_have_normal_priority() {
-        // Only this thread gets real-time priority, and it ends with this test.
+        // The test changes the priority of a separate thread, so that other tests keep their
+        // priority.
         let policies = std::thread::spawn(|| {
             let spinners = become_real_time().then(|| Spinners::start(&allowed_cpus()).unwrap())?;
             let policy = |pid: &i32| {

@@ -1,11 +1,10 @@
 //! Wraps every system call of this crate in a safe function. This is the only file with `unsafe`
 //! code.
 //!
-//! There are three groups: clocks and counters of a process, placement of threads and processes on
-//! CPUs, and the spinner processes of the soaker. The spinner processes obey the rule of fork(2)
-//! for processes with several threads: between fork and `_exit`, a child runs only system calls and
-//! plain arithmetic on the [`SharedBoard`]. It never uses the allocator, a lock, or code that can
-//! panic.
+//! The functions form three groups: clocks and counters, placement on CPUs, and the spinner
+//! processes of the soaker. The spinner processes obey the rule of fork(2) for multithreaded
+//! programs: after the fork, a child only makes system calls and computes on shared memory
+//! ([`SharedBoard`]). A child never allocates memory, takes a lock, or runs code that can panic.
 
 use std::fs::File;
 use std::io;
@@ -13,9 +12,8 @@ use std::os::fd::FromRawFd;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Number of CPUs in an affinity mask, which is the kernel's maximum.
+/// Maximum number of CPUs that the kernel supports.
 const MASK_CPUS: usize = 8192;
-/// Number of bits in one word of an affinity mask.
 const WORD_BITS: usize = u64::BITS as usize;
 
 fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -36,8 +34,8 @@ pub(crate) fn process_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).expect("every Linux since 2.6.12 has this clock")
 }
 
-/// Returns the CPU time of another process (ns). It is exact while that process sleeps, and up to
-/// one timer tick old while it runs.
+/// Returns the CPU time of another process (ns). The time is exact while the process sleeps, and up
+/// to one timer tick old while the process runs.
 pub(crate) fn process_cpu_ns_of(pid: i32) -> io::Result<u64> {
     let mut clock = 0;
     // SAFETY: `clock` is a clockid_t to write to; any pid is allowed.
@@ -72,7 +70,7 @@ pub(crate) fn online_cpus() -> u32 {
     u32::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) }).unwrap_or(1).max(1)
 }
 
-/// The kernel's `struct perf_event_attr` from linux/perf_event.h, in its first published size.
+/// The kernel's `struct perf_event_attr` (linux/perf_event.h), in the size `PERF_ATTR_SIZE_VER0`.
 #[repr(C)]
 struct PerfEventAttr {
     kind: u32,
@@ -94,8 +92,8 @@ const PERF_FLAG_EXCLUDE_HV: u64 = 1 << 6;
 /// counted.
 const PERF_FLAG_INHERIT_THREAD: u64 = 1 << 35;
 
-/// Opens a counter for the calling thread and all threads that it will start, counting from now. A
-/// read returns three u64 in native byte order: value, time enabled, and time counting
+/// Opens and starts a counter for the calling thread and all threads that it starts later. A read
+/// returns three u64 in native byte order: value, time enabled, and time counting
 /// (perf_event_open(2)).
 pub(crate) fn perf_open(kind: u32, config: u64) -> io::Result<File> {
     let attr = PerfEventAttr {
@@ -168,7 +166,7 @@ pub(crate) fn set_normal_policy(pid: i32) -> io::Result<()> {
     set_policy(pid, libc::SCHED_OTHER)
 }
 
-/// Gives a process a scheduling policy that has no real-time priority.
+/// Sets the scheduling policy of a process. The policy must not be a real-time policy.
 fn set_policy(pid: i32, policy: libc::c_int) -> io::Result<()> {
     let priority: libc::c_int = 0;
     // SAFETY: the kernel's sched_param is one int, which is only read. The system call is made
@@ -180,30 +178,30 @@ fn set_policy(pid: i32, policy: libc::c_int) -> io::Result<()> {
 
 // ---- spinner processes
 
-/// Number of units of work after which a spinner publishes its CPU time. They take some
-/// milliseconds, so that the cost of reading the clock (half a microsecond) is negligible.
+/// Number of units of work after which a spinner publishes its CPU time. These units take some
+/// milliseconds, so that the half microsecond for reading the clock is negligible.
 const PUBLISH_UNITS: u64 = 2048;
 
-/// State shared by one spinner and its parent. It is aligned to 128 bytes, two cache lines, because
-/// adjacent lines are prefetched in pairs.
+/// The state that a spinner shares with its parent. The alignment of 128 bytes (two cache lines)
+/// prevents false sharing, because CPUs prefetch cache lines in pairs.
 #[repr(C, align(128))]
 pub(crate) struct SpinnerState {
-    /// Futex of the spinner, written by the parent: 1 while the spinner must spin.
+    /// Futex on which the spinner sleeps. The parent sets it to 1 while the spinner must spin.
     pub(crate) running: AtomicU32,
-    /// Futex of the parent: 0 until the spinner runs or has failed to start.
+    /// Futex on which the parent waits. It is 0 until the spinner runs or has failed to start.
     ready: AtomicU32,
-    /// Process id of the spinner, or the negative errno of the failed clone.
+    /// Process id of the spinner, or the negative errno if clone(2) failed.
     pid: AtomicI32,
     /// Number of units of work done since the spinner started.
     pub(crate) units: AtomicU64,
-    /// A seqlock for the two fields below: odd while the spinner writes them.
+    /// Seqlock of the two fields below. It is odd while the spinner writes them.
     version: AtomicU32,
     published_units: AtomicU64,
     published_cpu_ns: AtomicU64,
 }
 
 impl SpinnerState {
-    /// Publishes `units` and the CPU time of these units. Called by the spinner.
+    /// Publishes `units` and the CPU time used so far. Called by the spinner.
     fn publish(&self, units: u64) {
         let cpu_ns = clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).unwrap_or(0);
         let version = self.version.load(Ordering::Relaxed);
@@ -214,8 +212,8 @@ impl SpinnerState {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// Returns the last published units and CPU time (ns). They are at most [`PUBLISH_UNITS`] units
-    /// old. `None` while the spinner writes them, which may take long if the spinner is preempted.
+    /// Returns the last published units and CPU time (ns). `None` while the spinner publishes new
+    /// values, which may take long if the spinner is preempted.
     pub(crate) fn read_published(&self) -> Option<(u64, u64)> {
         let version = self.version.load(Ordering::Acquire);
         let units = self.published_units.load(Ordering::Relaxed);
@@ -226,9 +224,9 @@ impl SpinnerState {
     }
 }
 
-/// Memory shared with the spinners, with one [`SpinnerState`] for each. The board is not `Send`, so
-/// its owner stays on the thread that forked the spinners. The kernel kills the children when that
-/// *thread* ends (prctl(2), PR_SET_PDEATHSIG).
+/// Memory that is shared with the spinners: one [`SpinnerState`] for each. The board is not `Send`,
+/// because the kernel kills the spinners when the *thread* that forked them ends (prctl(2),
+/// PR_SET_PDEATHSIG).
 pub(crate) struct SharedBoard {
     spinners: NonNull<SpinnerState>,
     count: usize,
@@ -266,9 +264,9 @@ impl Drop for SharedBoard {
     }
 }
 
-/// Starts one parked spinner per state, all in one new session. The first spinner is forked here.
-/// It clones the others as its siblings (CLONE_PARENT), so that they are in its session and are
-/// still children of this process. Returns the process ids of all spinners.
+/// Starts a sleeping spinner for each state, and returns the process ids of all spinners. The first
+/// spinner creates a new session and clones the other spinners as its siblings (CLONE_PARENT). All
+/// spinners are therefore in the same session and are children of this process.
 ///
 /// # Errors
 /// The error of the first spinner that did not start. The other spinners are killed.
@@ -326,8 +324,8 @@ fn first_spinner(board: &SharedBoard, parent: i32) -> ! {
     let own = spinners.next();
     for spinner in spinners {
         let flags = (libc::CLONE_PARENT | libc::SIGCHLD) as libc::c_ulong;
-        // SAFETY: without CLONE_VM and with no stack this is a fork; the child obeys the rule at
-        // the start of this file.
+        // SAFETY: without CLONE_VM and without a stack, this call is a fork. The child obeys the
+        // rule at the start of this file.
         let pid = unsafe { libc::syscall(libc::SYS_clone, flags, 0usize, 0usize, 0usize, 0usize) };
         if pid == 0 {
             spin_forever(spinner, parent);
@@ -378,10 +376,9 @@ fn spin_forever(spinner: &SpinnerState, parent: i32) -> ! {
     }
 }
 
-/// Does one unit of work, which takes about a microsecond: a chain of dependent steps without
-/// memory accesses, so that its cost does not depend on cache contention. The steps alternate
-/// multiplication and shift, because a chain of only one operation could be computed several steps
-/// at a time.
+/// Does one unit of work, which takes about a microsecond. The steps do not access memory, so that
+/// their cost does not depend on cache contention. Each step depends on the previous step, and
+/// combines multiplication and shift, so that several steps cannot be merged into one.
 fn unit(seed: u64) -> u64 {
     let mut value = seed;
     let mut step = 0u32;
@@ -453,7 +450,7 @@ pub(crate) fn adopt_orphans() -> io::Result<()> {
     Ok(())
 }
 
-/// Ends children with SIGKILL and reaps them.
+/// Kills children with SIGKILL and reaps them.
 pub(crate) fn kill_and_reap(pids: &[i32]) {
     for &pid in pids {
         // SAFETY: `pid` is a child not yet reaped, so the number cannot mean another process.

@@ -1,6 +1,6 @@
-//! Contains checks that the readers of other tools' results share: whether a number is whole and
-//! can be stored in the database, and whether a file may be truncated. The callers add the path of
-//! the file to error messages.
+//! Provides the checks that all importers of other tools' results use: for example, whether a
+//! number is whole, whether the database can store it, and whether a file is complete. The callers
+//! add the path of the file to error messages.
 
 use lab::failure::{Failure, Outcome};
 use lab::point::Trial;

@@ -1,8 +1,8 @@
 //! Reads diskspd's XML results (`-Rxml`, version 2).
 //!
 //! Each time span becomes a point with one trial. All targets of a time span must have the same
-//! load. diskspd reports one set of latency percentiles for all targets, and the CPU time of the
-//! machine instead of the process.
+//! load. diskspd reports the latency percentiles of all targets together, and the CPU time of the
+//! whole machine instead of the process.
 
 use analysis::histogram::Histogram;
 use cpucost::CpuUsage;
@@ -20,10 +20,9 @@ use crate::imported::{self, Imported, UNKNOWN_HOST};
 
 /// Name of the format that is stored with an imported document.
 pub const FORMAT: &str = "diskspd-xml";
-/// Maximum number of XML nodes.
+/// Maximum number of XML nodes in a document.
 const NODES_MAX: u32 = 2_000_000;
-/// Maximum number of attributes of an element. The time of parsing grows with the square of this
-/// number.
+/// Maximum number of attributes of an element. Parsing time grows with the square of this number.
 const ATTRIBUTES_MAX: usize = 1000;
 
 /// Checks whether a text is an XML result of diskspd.
@@ -97,7 +96,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     }])
 }
 
-/// Refuses texts that the XML parser must not get: UTF-16, and elements with too many attributes.
+/// Refuses texts that the XML parser cannot handle: UTF-16, and elements with too many attributes.
 fn check_text(text: &str) -> Outcome<()> {
     if checked::is_utf16(text) {
         return Err(Failure::failed("the text is in UTF-16; save it as UTF-8"));
@@ -153,7 +152,7 @@ fn number(node: Node<'_, '_>, name: &'static str) -> Outcome<Option<f64>> {
     })
 }
 
-/// Returns the whole number, up to `most`, in the child element `name`. 0 if there is no such
+/// Returns the whole number (0 to `most`) in the child element `name`. 0 if there is no such
 /// element.
 fn count(node: Node<'_, '_>, name: &'static str, most: u64) -> Outcome<u64> {
     let Some(number) = number(node, name)? else { return Ok(0) };
@@ -300,7 +299,7 @@ fn trial_of(span: Node<'_, '_>, request_bytes: u32) -> Outcome<Trial> {
     }
     let trial = Trial { directions: directions.clone(), ..Trial::default() };
     if !checked::is_storable(&trial) {
-        return Err(failed(span, "the threads have more bytes in total than can be stored"));
+        return Err(failed(span, "the threads transferred more bytes than the database can store"));
     }
     if let Some(latency) = child(span, "Latency") {
         let names = [

@@ -1,9 +1,10 @@
 //! Reads elbencho's results file (`--csvfile`), which has one line for each phase of a test.
 //!
-//! Lines of reads and writes become trials. Lines with the same settings belong to one point. Only
-//! the columns `[last]` are used, which have the figures at the time when the last thread finished.
-//! In a mix (`--rwmixpct`), the main columns contain the writes. elbencho truncates amounts and
-//! rates to whole numbers, so amounts of a few MiB are computed from the IOPS.
+//! Each line of reads or writes becomes a trial. Trials with the same settings belong to one point.
+//! Results are taken from the columns `[last]`, which have the values when the last thread
+//! finished. In a mix (`--rwmixpct`), the reads are in the columns `rwmix read`, and the other
+//! columns have only the writes. elbencho truncates amounts and rates to whole numbers, so amounts
+//! of a few MiB are computed from the IOPS.
 
 use std::collections::HashMap;
 
@@ -22,12 +23,12 @@ use crate::imported::{Imported, Trials, UNKNOWN_HOST};
 /// Name of the format that is stored with an imported document.
 pub const FORMAT: &str = "elbencho-csv";
 const MIB: f64 = 1_048_576.0;
-/// Maximum duration of a phase (ms). It is more than a century.
+/// Maximum duration of a phase (ms), which is more than a century.
 const TIME_MAX_MS: u64 = 1 << 42;
-/// Maximum relative difference between figures of a line that must agree, in addition to their
-/// rounding errors.
+/// Maximum relative difference between the amount in a line and the same amount computed from the
+/// rate or the IOPS, in addition to rounding errors.
 const TOLERANCE: f64 = 0.05;
-/// Columns that every line of reads and writes needs.
+/// Columns that the header must have.
 const COLUMNS: [&str; 16] = [
     "operation",
     "ISO date",
@@ -46,7 +47,7 @@ const COLUMNS: [&str; 16] = [
     "MiB/s [last]",
     "MiB [last]",
 ];
-/// Maximum number of different tests in a file. Each becomes a point.
+/// Maximum number of different tests in a file. Each test becomes a point.
 const POINTS_MAX: usize = 100_000;
 
 /// Checks whether a text is a results file of elbencho.
@@ -59,8 +60,8 @@ pub fn is_result(text: &str) -> bool {
 /// Reads a results file. A header line applies to all lines below it, up to the next header.
 ///
 /// # Errors
-/// The file is damaged or has no results of reads or writes. The message has one line, with the
-/// number of a damaged line.
+/// The file is damaged or has no results of reads or writes. The message has one line and contains
+/// the number of the damaged line.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     checked::is_complete(text)?;
     let mut lines =
@@ -160,7 +161,7 @@ impl Columns {
     }
 }
 
-/// A line whose fields are found by the names of their columns.
+/// A line of the file, with the columns of its header.
 struct Line<'a> {
     columns: &'a Columns,
     record: &'a csv::StringRecord,
@@ -228,7 +229,7 @@ impl<'a> Line<'a> {
         if checked::is_storable(&trial) {
             Ok(trial)
         } else {
-            Err(self.failed("reads and writes have more bytes in total than can be stored"))
+            Err(self.failed("the line has more bytes than the database can store"))
         }
     }
 
@@ -241,7 +242,7 @@ impl<'a> Line<'a> {
             (number("IOPS [last]", NUMBER_MAX)?, number("MiB/s [last]", NUMBER_MAX)?);
         let whole = number("IOs [last]", NUMBER_MAX)?;
         let block_bytes = self.setting("block size", u64::from(u32::MAX))? as f64;
-        // The last block of a file may be smaller, so the mean block is smaller too.
+        // The last block of a file may be smaller than the block size, so the mean is computed.
         let file_bytes = self.number("file size", NUMBER_MAX)?.unwrap_or(0) as f64;
         let blocks = (file_bytes / block_bytes).ceil();
         let mean_bytes = if file_bytes > 0.0 { file_bytes / blocks } else { block_bytes };
@@ -294,7 +295,7 @@ impl<'a> Line<'a> {
         let threads_with_files = if self.text("path type") == "dir" { threads } else { 1 };
         let region = files.checked_mul(threads_with_files).and_then(|n| n.checked_mul(file_bytes));
         let Some(region_bytes) = region.filter(|bytes| *bytes <= NUMBER_MAX) else {
-            return Err(self.failed("the total size of all files is larger than can be stored"));
+            return Err(self.failed("the files are larger in total than the database can store"));
         };
         let workload = Workload {
             engine_kind: if depth > 1 { EngineKind::Libaio } else { EngineKind::Sync },

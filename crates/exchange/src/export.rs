@@ -32,7 +32,7 @@ pub enum Format {
     Parquet,
     /// Metrics for Prometheus.
     Prometheus,
-    /// Trace lines in the format of SQLIO, the tool of the papers.
+    /// Trace lines in the format of SQLIO, the tool of the sequential I/O studies.
     Sqlio,
 }
 
@@ -47,7 +47,7 @@ impl Format {
         ("sqlio", Format::Sqlio),
     ];
 
-    /// Checks whether this format exports one of several tables, which the user must choose.
+    /// Checks whether this format exports a table, which the user selects with `--table`.
     pub fn has_tables(self) -> bool {
         matches!(self, Format::Csv | Format::Ndjson | Format::Parquet)
     }
@@ -61,7 +61,7 @@ impl FromStr for Format {
     }
 }
 
-/// Returns the value whose name is `text` in a list of names and values.
+/// Returns the value with the name `text` from a list of names and values.
 ///
 /// # Errors
 /// No value has this name. The message lists all names.
@@ -71,8 +71,8 @@ pub fn one_of<T: Copy>(all: &[(&str, T)], text: &str) -> Result<T, String> {
     found.ok_or_else(|| format!("use one of {}", names.join(", ")))
 }
 
-/// Writes runs in a format. A run that is listed twice is written once. `table` selects the table
-/// of the formats CSV, NDJSON and Parquet.
+/// Writes runs in a format. A run that is listed twice is written once. `table` is used only by the
+/// formats CSV, NDJSON and Parquet.
 ///
 /// # Errors
 /// The database cannot be read, or the destination cannot be written.
@@ -152,7 +152,7 @@ pub struct Interruptible<'a> {
 
 impl Write for Interruptible<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Writers retry after an error of the kind `Interrupted`, so this error has another kind.
+        // After an error of the kind `Interrupted`, writers would try again.
         if self.interrupt.is_set() {
             Err(io::Error::other("interrupted"))
         } else {

@@ -1,13 +1,18 @@
 //! Runs fio's job files and command lines with halfpower, and reads and writes fio's JSON output.
 //!
-//! `expression` reads numbers with fio's units. `job_file` and `command_line` read jobs with their
-//! options as text. `host` supplies the files, variables and facts of the machine that job files
-//! use. `keys` lists the options that are not translated, and `options` reads the options of one
-//! job by type. `load` translates the requests of a job and `storage` its files. `translate`
-//! combines both into a run, and `schedule` decides which jobs run together. `output` has the
-//! fields of fio's JSON, and `logs` reads fio's logs over time. `jobs` makes the key of a point
-//! from the options of a job. `import` converts documents and logs to points, and `export` converts
-//! points to JSON.
+//! Modules that run jobs:
+//! - `job_file` and `command_line` parse jobs. The values of options remain text.
+//! - `host` supplies the files, variables and hardware facts that job files refer to.
+//! - `options` gives typed access to the options of a job, and `expression` parses their numbers.
+//! - `keys` lists the options that are not translated.
+//! - `load` translates the requests of a job, and `storage` translates its files. `translate`
+//!   combines both into a run.
+//! - `schedule` decides which jobs run together.
+//!
+//! Modules that read and write fio's output:
+//! - `output` defines the fields of fio's JSON, and `logs` reads fio's logs over time.
+//! - `jobs` converts the options of a job to the key of a point.
+//! - `import` converts JSON and logs to points, and `export` converts points to JSON.
 
 pub mod expression;
 pub mod job_file;

@@ -31,7 +31,8 @@ struct Format {
     name: &'static str,
     /// Returns true if a file with this name and text has the format.
     is_it: fn(&Path, &str) -> bool,
-    /// Parses the text. The parser of fio's JSON takes the logs of its jobs out of the given logs.
+    /// Parses the text. The parser of fio's JSON uses the logs of its jobs and removes these logs
+    /// from the list.
     read: fn(&Path, &str, &mut Logs) -> Outcome<Vec<Imported>>,
 }
 
@@ -48,7 +49,7 @@ const FORMATS: [Format; 5] = [
         read: |_, text, _| diskspd::read(text),
     },
     Format {
-        name: "traces of the papers' SQLIO",
+        name: "SQLIO's traces",
         is_it: |_, text| sqlio::is_trace(text),
         read: |_, text, _| sqlio::read(text),
     },
@@ -69,9 +70,9 @@ const FORMATS: [Format; 5] = [
 pub struct Destination {
     /// Path of the database.
     pub db: PathBuf,
-    /// Label of the imported runs. None for no label.
+    /// Label of the imported runs. None if the runs get no label.
     pub label: Option<String>,
-    /// Host name of the imported runs if the tool does not report the host. None for "unknown".
+    /// Host name to store if the tool does not report the host. If None, "unknown" is stored.
     pub host: Option<String>,
 }
 
@@ -138,26 +139,26 @@ impl ImportedRun {
     }
 }
 
-/// Returns true if a file may be the output of another tool, because the file is neither empty nor
-/// an SQLite database.
+/// Returns true if a file may be the output of another tool: a file that is neither empty nor an
+/// SQLite database.
 pub fn is_foreign(path: &Path) -> bool {
     let mut head = [0; 16];
     let read = File::open(path).and_then(|mut file| file.read(&mut head));
     path.is_file() && read.is_ok_and(|bytes| bytes > 0) && !head.starts_with(b"SQLite format 3")
 }
 
-/// Reads a file of any format. The path `-` means standard input.
+/// Reads a file of any supported format. The path `-` means standard input.
 ///
 /// # Errors
-/// A message of one line with the file name, if the file cannot be read, is too large, has an
-/// unknown format, or is damaged.
+/// The file cannot be read, is too large, has an unknown format, or is damaged. The message has one
+/// line and contains the file name.
 pub fn read(path: &Path) -> Outcome<Vec<Imported>> {
     let runs = read_all(&[path.to_path_buf()], text_of)?;
     Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
-/// Parses a text of any format. `name` is the name of the file, for messages and to recognise
-/// fio's logs.
+/// Parses a text of any supported format. `name` is the file name. It is used in messages and to
+/// recognise fio's logs.
 ///
 /// # Errors
 /// The errors of [`read`].
@@ -166,8 +167,8 @@ pub fn read_text(name: &str, text: &str) -> Outcome<Vec<Imported>> {
     Ok(runs.into_iter().map(|(_, run)| run).collect())
 }
 
-/// Reads files that one command imports. The data of fio's logs are added to the run of fio's JSON
-/// output.
+/// Reads the files of one import. If fio's JSON output and logs are imported together, the logs are
+/// added to the run of the JSON output.
 fn read_all(
     files: &[PathBuf],
     text_of: impl Fn(&Path) -> Outcome<String>,
@@ -243,7 +244,7 @@ fn without_mark(text: String) -> String {
 /// stored.
 ///
 /// # Errors
-/// A file cannot be imported, so nothing is stored, or the database cannot be written.
+/// A file cannot be imported, or the database cannot be written.
 pub fn import(files: &[PathBuf], to: &Destination, plan: bool) -> Outcome<ImportDocument> {
     let mut all = Vec::new();
     for (file, mut run) in read_all(files, text_of)? {

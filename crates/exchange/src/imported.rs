@@ -1,4 +1,4 @@
-//! Defines the results of another tool as halfpower stores them: points and trials, and a list of
+//! Defines how halfpower stores the results of another tool: as points and trials, with a list of
 //! the information that the tool did not report.
 //!
 //! The tool's output is stored with the run, so that an export in the same format loses nothing.
@@ -20,7 +20,7 @@ use lab::recorder::JSON_SCHEMA;
 use lab::workload_document::WorkloadDocument;
 use results::{Import, NewRun, OriginRow, RunEnd, RunId, RunKind, RunRow, RunState, Seed, Store};
 
-/// Host name of a run whose tool does not report the host.
+/// Host name that is stored if the tool does not report the host.
 pub const UNKNOWN_HOST: &str = "unknown";
 
 /// The results of one run of another tool on one host.
@@ -42,10 +42,10 @@ pub struct Imported {
     pub points: Vec<Point>,
     /// Information that the tool did not report, one short phrase each.
     pub missing: Vec<String>,
-    /// The part of the tool's output that was used.
+    /// The part of the tool's output that this run was created from.
     pub document: String,
-    /// Text of other files (fio's logs) that were used for the points. The text is not stored, but
-    /// the uuid depends on it.
+    /// Text of fio's logs that were used for the points. The text is not stored, but the uuid of
+    /// the run depends on it.
     pub supplement: String,
 }
 
@@ -164,11 +164,11 @@ fn json_text(value: &impl serde::Serialize) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Converts a time in the tool's output from seconds to ns. `what` is the name of the time for the
-/// error message.
+/// Converts a time in the tool's output from seconds to ns. `what` is the subject of the error
+/// message, for example `runtime`.
 ///
 /// # Errors
-/// The number is negative, not finite, or more than 292 years.
+/// The number is negative, not finite, or too large to be stored.
 pub fn time_ns(what: &str, seconds: f64) -> Outcome<u64> {
     let ns = seconds * 1e9;
     if ns.is_finite() && (0.0..i64::MAX as f64).contains(&ns) {
@@ -208,9 +208,8 @@ pub fn histogram(
     of_counts(counts, (min_ns, max_ns), mean_ns)
 }
 
-/// Builds a latency histogram from pairs of a latency (ns) and its number of requests. The given
-/// minimum, maximum and mean are used unless they contradict the counts. To save memory, only
-/// buckets with requests are allocated, because a document may have thousands of histograms.
+/// Builds a latency histogram. `counts` are pairs of a latency (ns) and the number of requests with
+/// this latency. The given minimum, maximum and mean are used unless they contradict the counts.
 pub fn of_counts(
     counts: impl IntoIterator<Item = (u64, u64)>,
     (min_ns, max_ns): (u64, u64),
@@ -259,7 +258,7 @@ impl Trials {
 }
 
 /// Adds the trial of another thread that ran the same workload at the same time. The counts are
-/// summed. The longer of the two times is kept.
+/// summed. The elapsed time is that of the slower thread.
 pub fn add_threads(all: &mut Trial, other: &Trial) {
     for (mine, theirs) in all.directions.iter_mut().zip(&other.directions) {
         mine.bytes = mine.bytes.saturating_add(theirs.bytes);

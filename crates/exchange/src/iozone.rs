@@ -16,22 +16,21 @@ use workload::{Pattern, Workload};
 
 use crate::imported::{self, Imported, Trials, UNKNOWN_HOST};
 
-/// Text at the beginning of the output of each run of iozone.
+/// Text at the start of iozone's output.
 const BANNER: &str = "Performance Test of File I/O";
-/// Remedy in the error messages for rows whose columns cannot be recognised.
 const REMEDY: &str = "import the unchanged output of iozone, with all spaces";
 
-/// Name of the document's format in the database.
+/// Name of this format in the database.
 pub const FORMAT: &str = "iozone-table";
 const KIB: u64 = 1024;
-/// Maximum size (KiB) and maximum rate (KiB/s): 1 PiB and 1 PiB/s.
+/// Maximum of a size (KiB) or a rate (KiB/s) in the table. This is 1 PiB or 1 PiB/s.
 const NUMBER_MAX: u64 = 1 << 40;
 /// Maximum number of different tests in a table.
 const POINTS_MAX: usize = 100_000;
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// Returns true if a text is output of iozone.
+/// Returns true if a text is the output of iozone.
 pub fn is_table(text: &str) -> bool {
     text.contains(BANNER) || text.lines().any(|line| ends(line).is_some())
 }
@@ -83,11 +82,11 @@ impl Section {
     }
 }
 
-/// Parses the output of one or several runs of iozone. Unit, caching and start time may differ
-/// between runs.
+/// Parses the output of one or several runs of iozone. The runs may differ in caching and start
+/// time.
 ///
 /// # Errors
-/// A message of one line if there is no table, if a table has other units, or if a line is damaged.
+/// There is no table, a table is not in kBytes/sec, or a row is damaged.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let trials = trials(text)?;
     let starts = || trials.points.iter().flat_map(|point| &point.trials);
@@ -167,12 +166,12 @@ fn began(line: &str) -> Option<i64> {
     date::parse_utc(&format!("{year}-{month:02}-{day:02} {time}"))
 }
 
-/// A row of a table.
 struct Row {
     file_kib: u64,
     record_kib: u64,
     record_bytes: u32,
-    /// Rates (KiB/s): write, rewrite, read, reread, random read, random write.
+    /// Rates (KiB/s) in this order: write, rewrite, read, reread, random read, random write. None
+    /// if the test was not run.
     rates: [Option<u64>; 6],
 }
 
@@ -182,7 +181,7 @@ impl Row {
         if !line.is_ascii() {
             return Err("the row has characters that are not ASCII".to_owned());
         }
-        // In unchanged output, each number ends at the right edge of its column.
+        // iozone aligns each number with the right edge of its column.
         let number = |from: usize, to: usize| -> Result<Option<u64>, String> {
             let cell = line.get(from..to.min(line.len())).unwrap_or_default();
             let text = cell.trim_start();
@@ -259,7 +258,8 @@ impl Row {
 mod tests {
     use super::*;
 
-    /// Output of iozone 3. The second row is of a run with `-i 0 -i 2`, so it has no reads.
+    /// Output of iozone 3. The second row is from a run with `-i 0 -i 2`, so it has no sequential
+    /// reads.
     const TABLE: &str = "\
 \tIozone: Performance Test of File I/O
 \t        Version $Revision: 3.489 $

@@ -1,9 +1,8 @@
 //! Imports and exports results and jobs of other storage tools.
 //!
-//! Each tool has its own module. fio's jobs become settings of `lab::experiment`, so that these
-//! jobs pass the same checks as flags that a user typed. Results of other tools become points
-//! ([`imported`]). [`mod@import`] recognises the format of a file, and [`mod@export`] writes stored
-//! runs.
+//! Each tool has its own module. A fio job becomes settings of `lab::experiment`, which are checked
+//! like command-line flags. Results of other tools become points ([`imported`]). [`mod@import`]
+//! detects the format of a file. [`mod@export`] writes stored runs in the formats of other tools.
 
 mod checked;
 pub mod imported;

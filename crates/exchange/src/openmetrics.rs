@@ -1,5 +1,5 @@
-//! Exports stored points as metrics in the text format of Prometheus (OpenMetrics 1.0), for example
-//! for the textfile collector of a node exporter.
+//! Exports stored points as Prometheus metrics (OpenMetrics 1.0), for example for the textfile
+//! collector of node_exporter.
 //!
 //! Each point becomes a set of gauges and a latency summary, with the workload as labels. The units
 //! are bytes and seconds, as the standard requires.
@@ -13,10 +13,9 @@ use lab::machine::{Host, TargetFacts};
 use lab::point::Point;
 use lab::point_key::PointKey;
 
-/// Quantiles of the latency that are exported.
 const QUANTILES: [f64; 4] = [0.5, 0.9, 0.99, 0.999];
 
-/// A run whose points become metrics.
+/// A stored run to export.
 #[derive(Debug)]
 pub struct Run {
     /// Label of the run. None if the run has no label.
@@ -55,8 +54,8 @@ const GAUGES: [Gauge; 6] = [
     }),
 ];
 
-/// Formats the metrics of runs. If points of several runs have the same labels, only the points of
-/// the first of these runs are used, so the newest run should be first.
+/// Formats the points of runs as metrics. If points of several runs have the same labels, only the
+/// points of the first of these runs are written, so pass the newest run first.
 pub fn text(runs: &[Run]) -> String {
     let mut points: Vec<(String, &Run, &Point)> = Vec::new();
     let mut known = HashSet::new();
@@ -64,8 +63,8 @@ pub fn text(runs: &[Run]) -> String {
         let mut of_run: HashMap<String, u32> = HashMap::new();
         for point in run.points.iter().filter(|point| !point.trials.is_empty()) {
             let mut labels = labels(run, &point.key);
-            // If points differ only in settings that have no label, a number makes their labels
-            // unique.
+            // Some settings have no label. If points of a run differ only in such settings, a
+            // number makes their labels unique.
             let count = of_run.entry(labels.clone()).or_insert(0);
             *count += 1;
             if *count > 1 {
@@ -128,8 +127,8 @@ fn labels(run: &Run, key: &PointKey) -> String {
     all.join(",")
 }
 
-/// Returns the name of the target. For a test file, returns its directory, because each run has
-/// another test file.
+/// Returns the name of the target. For a test file, returns its directory instead, because each run
+/// creates a test file with a new name.
 fn place(target: &TargetFacts) -> String {
     let path = Path::new(&target.name);
     let name = path.file_name().unwrap_or_default().to_string_lossy();

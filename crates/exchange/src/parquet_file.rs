@@ -1,7 +1,7 @@
 //! Exports a table of stored runs as an Apache Parquet file, for pandas, DuckDB and Spark.
 //!
-//! The columns are the same as in the CSV export. All columns are optional, because a value that
-//! was not measured is NULL. Rows are written in groups, so that memory does not grow with the
+//! The columns are the same as in the CSV export. All columns are optional, because values that
+//! were not measured are NULL. Rows are written in groups, so memory use does not grow with the
 //! number of rows.
 
 use std::io::Write;
@@ -15,13 +15,13 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::{Type, TypePtr};
 use results::{Cell, Kind, RunId, Store, Table};
 
-/// Number of rows in a row group, all of which are in memory at the same time.
+/// Number of rows per row group. A whole group is held in memory.
 const GROUP_ROWS: usize = 65_536;
 
-/// A column of one row group: its values, and for each row whether the row has a value (definition
-/// level).
+/// A column of one row group.
 struct Column {
     values: Values,
+    /// Definition level of each row: 1 if the row has a value, 0 if it is NULL.
     levels: Vec<i16>,
 }
 
@@ -41,8 +41,7 @@ impl Column {
         Column { values, levels: Vec::new() }
     }
 
-    /// Adds a value. A value that does not fit the type of the column becomes NULL, but the types
-    /// are chosen so that all values fit.
+    /// Adds a value. A value that the column's type cannot hold is stored as NULL.
     fn push(&mut self, cell: Cell<'_>) {
         let is_value = match (&mut self.values, cell) {
             (Values::Integers(all), Cell::Integer(number)) => put(all, number),
@@ -133,7 +132,7 @@ fn write_column<T: DataType, W: Write + Send>(
     values: &[T::T],
 ) -> Result<()> {
     let Some(mut writer) = rows.next_column()? else {
-        return Err(ParquetError::General("more columns than in the schema".to_owned()));
+        return Err(ParquetError::General("the table has more columns than the schema".to_owned()));
     };
     writer.typed::<T>().write_batch(values, Some(&column.levels), None)?;
     writer.close()
@@ -152,7 +151,7 @@ mod tests {
          "percentile": {"50.0": 100, "99.0": 800}}}},
         {"jobname": "c", "write": {"io_bytes": 8192, "total_ios": 2, "runtime": 7}}]}"#;
 
-    /// Reads the rows of a Parquet file as the fields of CSV. NULL becomes an empty field.
+    /// Reads a Parquet file as CSV fields. NULL becomes an empty field.
     fn rows_of(path: &std::path::Path) -> Vec<Vec<String>> {
         let reader = SerializedFileReader::new(File::open(path).unwrap()).unwrap();
         let row = |row: parquet::record::Row| {
@@ -184,7 +183,7 @@ mod tests {
             let expected: Vec<Vec<String>> =
                 csv.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect();
             assert_eq!(rows_of(&path), expected, "{name}");
-            // fio's JSON has no intervals, so only the table `intervals` is empty.
+            // The imported fio JSON has no intervals. All other tables have rows.
             assert_eq!(expected.is_empty(), name == "intervals");
         }
     }

@@ -1,5 +1,5 @@
-//! Imports and exports trace files of the papers' SQLIO. Each line has fourteen fields, as
-//! `classic sqlio` writes them.
+//! Imports and exports trace files in the format of SQLIO, the benchmark of the papers. Each line
+//! has fourteen fields. The subcommand `classic sqlio` writes the same format.
 //!
 //! Lines with the same settings are trials of one point. A line does not state whether requests
 //! were sequential or random, and has no latencies.
@@ -16,20 +16,20 @@ use workload::Workload;
 use crate::checked;
 use crate::imported::{self, Imported, Trials, UNKNOWN_HOST};
 
-/// Name of the document's format in the database.
+/// Name of this format in the database.
 pub const FORMAT: &str = "sqlio-csv";
-/// Number of bytes in an MB of the papers.
+/// Bytes per MB in the papers.
 const MB: f64 = 1_048_576.0;
-/// Number of bytes in a KB of the papers.
+/// Bytes per KB in the papers.
 const KB: f64 = 1024.0;
-/// Maximum share by which MB/s may exceed IO/s times the block size.
+/// Maximum fraction by which MB/s may exceed IO/s times the block size.
 const EXCESS_MAX: f64 = 0.02;
-/// Maximum rounding error of MB/s, IO/s and the block size (KB): half a unit of the third decimal.
+/// Maximum rounding error of the fields MB/s, IO/s and BlockSize, which have three decimals.
 const ROUNDING: f64 = 0.000_5;
-/// Maximum number of different tests in a trace.
+/// Maximum number of points that one trace may contain.
 const POINTS_MAX: usize = 100_000;
 
-/// Returns true if a text is a trace file.
+/// Returns true if `text` starts with the header of a trace file.
 pub fn is_trace(text: &str) -> bool {
     let first = text.lines().next();
     first.is_some_and(|line| line.trim_end() == trace::header())
@@ -38,7 +38,7 @@ pub fn is_trace(text: &str) -> bool {
 /// Parses a trace file.
 ///
 /// # Errors
-/// A message of one line with the number of the damaged line.
+/// The trace has an invalid line, too many points, or no data lines.
 pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let mut trials = Trials::default();
     let (mut title, mut has_mix, mut has_sizes) = (String::new(), false, false);
@@ -59,7 +59,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
         trials.add(key, trial);
         if trials.points.len() > POINTS_MAX {
             return Err(Failure::failed(format!(
-                "more than {POINTS_MAX} different tests; split the trace"
+                "the trace has more than {POINTS_MAX} different tests; split the trace"
             )));
         }
     }
@@ -88,8 +88,8 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     }])
 }
 
-/// Returns the share by which MB/s exceeds IO/s times the block size. The share is negative if MB/s
-/// is smaller, and 0 if rounding explains the difference.
+/// Returns the fraction by which MB/s exceeds IO/s times the block size. The result is negative if
+/// MB/s is smaller, and 0 if the rounding of the fields explains the difference.
 fn excess(line: &TraceLine) -> f64 {
     let most = (line.io_per_s + ROUNDING) * (line.block_kb + ROUNDING) * KB;
     let least = (line.io_per_s - ROUNDING).max(0.0) * (line.block_kb - ROUNDING).max(0.0) * KB;
@@ -103,7 +103,7 @@ fn excess(line: &TraceLine) -> f64 {
     }
 }
 
-/// Converts a line to a trial, and to the key of the trial's point.
+/// Converts a line to a trial and to the key of the point that the trial belongs to.
 fn test(line: &TraceLine) -> Result<(PointKey, Trial), String> {
     let block_bytes = (line.block_kb * KB).round();
     if line.threads == 0 || block_bytes == 0.0 || line.clock_s == 0.0 {
@@ -153,7 +153,7 @@ fn trial(line: &TraceLine) -> Result<Trial, String> {
     let system_ns = time_ns("Kernel(ms)", line.kernel_ms / 1e3)?;
     let amount = |what: &str, per_s: f64| {
         let amount = checked::whole((per_s * line.clock_s).round(), checked::NUMBER_MAX);
-        amount.ok_or_else(|| format!("{what} times Clock(s) is too large"))
+        amount.ok_or_else(|| format!("the product of {what} and Clock(s) is too large"))
     };
     let bytes = amount("MB/s", line.mb_per_s * MB)?;
     let requests = amount("IO/s", line.io_per_s)?;
@@ -186,7 +186,8 @@ fn trial(line: &TraceLine) -> Result<Trial, String> {
     }
 }
 
-/// Formats points as a trace file: a header, and a line for each trial without a soaker.
+/// Formats points as a trace file: a header, then one line for each trial that ran without a CPU
+/// soaker.
 pub fn trace(points: &[Point], label: Option<&str>) -> String {
     let mut lines = vec![trace::header()];
     for point in points {
@@ -252,7 +253,7 @@ mod tests {
             (",2.000,", ",1e15,", "Clock(s)"),
             ("65536", "1e300", "FileSize is too large"),
             (",2,65536", ",1e300,65536", "Time"),
-            ("10.000,2560.000", "1e15,2.56e17", "MB/s times Clock(s) is too large"),
+            ("10.000,2560.000", "1e15,2.56e17", "the product of MB/s and Clock(s) is too large"),
             (",10,20,", ",9e12,9e12,", "User(ms) and Kernel(ms)"),
         ] {
             let text = format!("{}\n{}\n", trace::header(), GOOD.replacen(from, to, 1));

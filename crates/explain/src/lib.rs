@@ -1,9 +1,8 @@
-//! Contains the texts that explain the output of halfpower: terms, reasons of verdicts, findings of
-//! surveys, advice, and studies with their findings.
+//! Contains the texts that explain halfpower's output: terms, reasons of verdicts, findings of
+//! surveys, advice, and studies with their findings. Each text is a topic.
 //!
-//! The texts are Markdown files in `topics/`. They are compiled into the program, so they need no
-//! network. This crate depends on no other crate of halfpower. Tests of the crates that use this
-//! crate check that there is a topic for every term, reason and finding that they print.
+//! The texts are Markdown files in `topics/` that are compiled into the program. Tests of other
+//! crates check that every term, reason and finding that halfpower prints has a topic.
 #![forbid(unsafe_code)]
 
 mod topic;

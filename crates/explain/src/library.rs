@@ -1,13 +1,13 @@
-//! Finds the topics for a word. If no topic has this name, suggests topics with similar names and
-//! topics whose text mentions the word.
+//! Looks up topics by name. If no topic has the given name, suggests topics with similar names and
+//! topics whose text contains the given name.
 
 use std::sync::OnceLock;
 
 use crate::topic::{Kind, Topic};
 
-/// Minimum similarity of a suggested name to the given word (Jaro-Winkler, 0 to 1).
+/// Minimum Jaro-Winkler similarity (0 to 1) of a suggested name and the given word.
 const SIMILAR_MIN: f64 = 0.9;
-/// Maximum number of suggestions of each kind: similar names, and topics that mention the word.
+/// Maximum number of names in a list of suggestions.
 const OFFERS_MAX: usize = 5;
 
 /// Returns all topics. They are parsed at the first call.
@@ -21,13 +21,13 @@ pub fn of_kind(kind: Kind) -> impl Iterator<Item = &'static Topic> {
     all().iter().filter(move |topic| topic.kind == kind)
 }
 
-/// Returns true if the finding with this id has a topic.
+/// Returns true if there is a topic for the finding `id`.
 pub fn is_finding(id: &str) -> bool {
     let mut all = of_kind(Kind::StudyFinding).chain(of_kind(Kind::Finding));
     all.any(|topic| topic.name == id)
 }
 
-/// Extracts the name of the check from a reason of a verdict, such as `noisy` from
+/// Extracts the name of the check from the reason of a verdict. For example, returns `noisy` for
 /// `best reads (direct): noisy: +-19%`.
 pub fn check_of(reason: &str) -> Option<&str> {
     let is_check = |part: &&str| of_kind(Kind::Reason).any(|topic| topic.name == *part);
@@ -37,7 +37,7 @@ pub fn check_of(reason: &str) -> Option<&str> {
 /// The result of looking up a word.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
-    /// These topics have this name. A study and a finding, for example, may have the same name.
+    /// The topics with this name. There may be several, for example a study and a finding.
     Topics(Vec<&'static Topic>),
     /// No topic has this name.
     Other {
@@ -68,7 +68,8 @@ fn is_named(topic: &Topic, wanted: &str) -> bool {
         || full.is_some_and(|full| has_name(&full))
 }
 
-/// Normalises a name: lower case, dashes between the words, and no punctuation around the name.
+/// Converts a name to lower case with dashes between the words, and strips the punctuation around
+/// it.
 fn plain(name: &str) -> String {
     let name = name.trim().trim_matches(|c: char| matches!(c, '[' | ']' | ':' | '.' | ','));
     name.to_lowercase().replace([' ', '_'], "-")
@@ -89,7 +90,6 @@ fn similar(wanted: &str) -> Vec<&'static str> {
     offers(alike.into_iter().map(|(_, name)| name))
 }
 
-/// Returns the names of the topics whose text mentions `wanted`.
 fn mentions(wanted: &str) -> Vec<&'static str> {
     let spaced = wanted.replace('-', " ");
     let mentions = |topic: &&Topic| {

@@ -1,14 +1,14 @@
 //! Splits the text of a topic into paragraphs, list items and code. The terminal and the HTML page
 //! each have their own layout for these blocks.
 
-/// A block of a text.
+/// A part of a topic's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Block {
-    /// The block is a paragraph, joined to one line.
+    /// A paragraph, joined into one line.
     Text(String),
-    /// The block is an item of a list, joined to one line.
+    /// An item of a list, joined into one line.
     Item(String),
-    /// The block is code, with its line ends.
+    /// A code block, with its line breaks.
     Code(String),
 }
 

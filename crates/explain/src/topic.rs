@@ -1,10 +1,11 @@
-//! Parses topics from Markdown.
+//! Parses topics from Markdown files.
 //!
-//! A file of topics starts with a heading of level 1. Each heading of level 2 begins a topic and is
-//! the name of this topic. In the file of studies, each heading of level 3 begins the topic of a
-//! finding of the study above. Lines `Also:`, `Source:` and `See:` right below the heading contain
-//! other names, the source, and related topics. The rest is text: paragraphs, lists, and fenced
-//! code blocks.
+//! Each file starts with a heading of level 1. Each heading of level 2 is the name of a topic, and
+//! the text of the topic follows. In the file of studies, each heading of level 3 is the name of a
+//! finding of the study above it, and this finding is a topic too.
+//!
+//! The lines `Also:`, `Source:` and `See:` right below a heading list other names of the topic, its
+//! source, and related topics.
 
 /// The kind of thing that a topic explains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,8 +53,7 @@ impl Kind {
         }
     }
 
-    /// Returns the Markdown text with all topics of this kind. Findings of studies are in the file
-    /// of studies.
+    /// Returns the Markdown file that contains the topics of this kind.
     fn source(self) -> &'static str {
         match self {
             Kind::Term => include_str!("../topics/terms.md"),
@@ -82,12 +82,13 @@ pub struct Topic {
     pub kind: Kind,
     /// Name of the topic, such as `half-power point` or `noisy`.
     pub name: String,
-    /// Name of the study that has the finding. None unless the kind is [`Kind::StudyFinding`].
+    /// Name of the study to which the finding belongs. None unless the kind is
+    /// [`Kind::StudyFinding`].
     pub study: Option<String>,
     /// Other names of the topic.
     pub also: Vec<String>,
-    /// The source of the statements in the text: a paper with its section, or a kernel document.
-    /// Empty if the text needs no source.
+    /// The source of what the text states: a paper with its section, or a kernel document. Empty if
+    /// the text needs no source.
     pub source: String,
     /// Names of related topics.
     pub see: Vec<String>,
@@ -95,7 +96,7 @@ pub struct Topic {
     pub text: String,
 }
 
-/// Parses the topics of one kind from the text of a file.
+/// Parses the topics of one kind from a Markdown text.
 fn parse(kind: Kind, markdown: &str) -> Vec<Topic> {
     let mut topics: Vec<Topic> = Vec::new();
     let (mut study, mut is_inside, mut is_code) = (None, false, false);
@@ -131,8 +132,7 @@ fn parse(kind: Kind, markdown: &str) -> Vec<Topic> {
     topics
 }
 
-/// Adds a line to a topic: an `Also:`, `See:` or `Source:` line above the text, or a line of the
-/// text.
+/// Adds a line of the Markdown text to a topic.
 fn add(topic: &mut Topic, line: &str) {
     let list = |text: &str| text.split(", ").map(|name| name.trim().to_owned()).collect();
     match line.split_once(": ").filter(|_| topic.text.trim().is_empty()) {

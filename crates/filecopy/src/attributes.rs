@@ -23,19 +23,19 @@ use crate::handle::Handle;
 use crate::problem::{Problem, ProblemKind};
 use crate::settings::{Keep, Settings};
 
-/// Maximum size of an extended attribute's value, and of the list of names (bytes): XATTR_SIZE_MAX
+/// Maximum size of an attribute's value and of a list of attribute names (bytes). XATTR_SIZE_MAX
 /// and XATTR_LIST_MAX in limits.h.
 const VALUE_BYTES: usize = 64 << 10;
-/// Name of the extended attribute with the access ACL.
+/// Extended attribute that holds the access ACL.
 const ACCESS_ACL: &CStr = c"system.posix_acl_access";
-/// Name of the extended attribute with the default ACL of a directory.
+/// Extended attribute that holds the default ACL of a directory.
 const DEFAULT_ACL: &CStr = c"system.posix_acl_default";
 const CAPABILITY: &CStr = c"security.capability";
 const SET_USER_ID: u32 = 0o4000;
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// Counters of the attributes that were left out, one for each reason. Each counter also has the
-/// path of the first file.
+/// Counts the attributes that were not copied, by reason. Each counter also keeps the path of the
+/// first affected file.
 #[derive(Debug, Default)]
 pub(crate) struct LeftOut {
     unsupported: Counter,
@@ -70,7 +70,7 @@ impl Counter {
 }
 
 impl LeftOut {
-    /// Reports the number of attributes that were left out, for each reason.
+    /// Reports how many attributes were not copied, for each reason.
     pub fn note(&self, settings: &Settings) {
         self.unsupported.note(
             settings,
@@ -93,7 +93,7 @@ impl LeftOut {
     }
 }
 
-/// The group of new files in a directory, and whether new files inherit a default ACL.
+/// The group that a new file in a directory gets, and whether the directory has a default ACL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Inherited {
     gid: u32,
@@ -101,7 +101,8 @@ pub(crate) struct Inherited {
 }
 
 impl Inherited {
-    /// Reads the group and the default ACL of a directory.
+    /// Determines the group that new files in a directory get, and whether they inherit a default
+    /// ACL.
     pub fn of(directory: &Directory) -> Inherited {
         let info = directory.info().ok();
         let gives_group = info.is_some_and(|info| info.mode & SET_GROUP_ID != 0);
@@ -114,8 +115,8 @@ impl Inherited {
     }
 }
 
-/// Returns the permission bits of the group in an ACL, limited by the mask of the ACL. None if the
-/// ACL has no entry for the group.
+/// Returns the group's permission bits in an ACL, limited by the ACL's mask. None if the ACL has no
+/// entry for the group.
 fn group_bits_of_acl(acl: &[u8]) -> Option<u32> {
     const GROUP_OBJ: u16 = 4;
     const MASK: u16 = 16;
@@ -132,11 +133,12 @@ fn group_bits_of_acl(acl: &[u8]) -> Option<u32> {
     Some(group? & mask & 7)
 }
 
-/// Returns the mode with which a new file is created. If the attributes are set later, only the
-/// owner may access the file before that. Otherwise the file gets the permission bits of the
-/// source, so that a copy never allows more than its source. If the copy has another group or
-/// inherits an ACL from its directory, the group gets only permissions that all other users have
-/// too.
+/// Returns the mode with which a new file is created. With [`Keep::Mode`], the file gets the
+/// permission bits of the source. Otherwise only the owner may access the file until its attributes
+/// are set.
+///
+/// A copy must not allow more than its source. If the copy has another group or inherits an ACL
+/// from its directory, the group therefore gets only permissions that all other users have too.
 pub(crate) fn creation_mode(
     keep: Keep,
     source: &EntryInfo,
@@ -154,7 +156,7 @@ pub(crate) fn creation_mode(
     let group = if source.gid != inherited.gid || inherited.has_default_acl {
         group & others
     } else {
-        // If the source has an ACL, the group bits of the mode contain the mask of the ACL, so the
+        // If the source has an ACL, the group bits of its mode are the ACL's mask, so the
         // permissions of the group must be read from the ACL.
         let mut acl = [0; 4096];
         match source_file.attribute(ACCESS_ACL, &mut acl) {
@@ -166,7 +168,7 @@ pub(crate) fn creation_mode(
     bits & 0o707 | group << 3
 }
 
-/// Returns the mode of a new directory. It is the mode of a new file under [`Keep::Mode`], minus
+/// Returns the mode of a new directory: the mode that a new file gets with [`Keep::Mode`], minus
 /// the umask if there is no default ACL.
 pub(crate) fn directory_mode(
     source: &EntryInfo,
@@ -191,32 +193,31 @@ pub(crate) fn are_same(keep: Keep, source: &EntryInfo, target: &EntryInfo) -> bo
     owner && mode && are_same_times(source, target)
 }
 
-/// Returns true if two modification times are equal at the resolution of the coarser file system.
+/// Returns true if the modification times are equal. The target's file system may have rounded its
+/// time down to a multiple of 100 ns or to whole seconds.
 pub(crate) fn are_same_times(source: &EntryInfo, target: &EntryInfo) -> bool {
     let ((seconds, ns), (other, other_ns)) = (source.modified, target.modified);
     let is_cut = other_ns % 100 == 0 && ns / 100 == other_ns / 100;
     seconds == other && (ns == other_ns || other_ns == 0 || is_cut)
 }
 
-/// An open copy and the source whose attributes it gets.
+/// Copies attributes from an open source to its open copy.
 pub(crate) struct AttributeCopy<'a> {
     pub settings: &'a Settings,
     pub left_out: &'a LeftOut,
-    /// The open source.
     pub source: Handle<'a>,
     /// The metadata of the source.
     pub info: &'a EntryInfo,
-    /// The open copy.
     pub target: Handle<'a>,
     /// The path of the copy, for messages.
     pub path: &'a Path,
-    /// Whether the copy existed before. If so, extended attributes that the source does not have
+    /// Whether the copy existed before. If so, `user.*` attributes that the source does not have
     /// are removed.
     pub is_old: bool,
 }
 
 impl AttributeCopy<'_> {
-    /// Sets all attributes that the settings keep. The times are set after the other attributes.
+    /// Sets all attributes that the settings require.
     pub fn all(&self) -> Result<(), Problem> {
         let keep = self.settings.keep;
         if keep == Keep::Mode {
@@ -241,8 +242,9 @@ impl AttributeCopy<'_> {
         attributes
     }
 
-    /// Sets the owner, mode and attributes of the replaced file, but no set-user-ID bit,
-    /// set-group-ID bit or capability, so that the new content gets no privileges.
+    /// Gives the copy the owner, mode and extended attributes of the file that it replaces.
+    /// Set-user-ID, set-group-ID and capabilities are left out, so that the new content gets no
+    /// privileges.
     pub fn of_replaced(&self, force: bool) -> Result<(), Problem> {
         let (has_owner, has_group) = self.owner(self.info.uid, self.info.gid)?;
         let has_both = has_owner && has_group;
@@ -266,13 +268,13 @@ impl AttributeCopy<'_> {
         attributes
     }
 
-    /// Sets owner and group. Returns two flags: whether the copy has the wanted owner, and whether
-    /// the copy has the wanted group.
+    /// Sets the owner and the group. Returns two flags: whether the copy now has the owner `uid`,
+    /// and whether it has the group `gid`.
     fn owner(&self, uid: u32, gid: u32) -> Result<(bool, bool), Problem> {
         let kept = match self.target.set_owner(Some(uid), Some(gid)) {
             Ok(()) => (true, true),
-            // Only root may change the owner. A user may change the group only to a group that the
-            // user belongs to, so the group is tried separately.
+            // Only root may change the owner, but a user may set any group that the user belongs
+            // to. The group is therefore set separately.
             Err(Errno::PERM | Errno::INVAL | Errno::OPNOTSUPP) => {
                 (uid == geteuid().as_raw(), self.target.set_owner(None, Some(gid)).is_ok())
             }
@@ -286,7 +288,7 @@ impl AttributeCopy<'_> {
 
     fn mode(&self, mode: u32) -> Result<(), Problem> {
         match self.target.set_mode(mode) {
-            // File systems without permission bits (vfat) report this error.
+            // vfat and other file systems without permission bits return EOPNOTSUPP.
             Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
             Err(Errno::PERM) if self.info.uid != geteuid().as_raw() => Ok(()),
             Err(error) => Err(self.failed("setting the mode of", error)),
@@ -299,9 +301,9 @@ impl AttributeCopy<'_> {
         set.map_err(|error| self.failed("setting the times of", error))
     }
 
-    /// Copies the ACLs, or all extended attributes if `all` is true, except the names in `except`.
-    /// ACLs that the source does not have are removed, because the copy may have inherited them
-    /// from its directory.
+    /// Copies the ACLs. If `all` is true, copies the other extended attributes too. Attributes in
+    /// `except` are not copied. ACLs that the source does not have are removed, because the copy
+    /// may have inherited them from its directory.
     fn attributes(&self, all: bool, except: &[&CStr]) -> Result<(), Problem> {
         let is_kept = |name: &CString| {
             let name = name.as_c_str();
@@ -322,7 +324,7 @@ impl AttributeCopy<'_> {
                     }
                 }
                 Err(Errno::PERM | Errno::ACCESS) => self.left_out.not_permitted.add(self.path),
-                // Another program removed the attribute meanwhile.
+                // Another program removed the attribute after the names were listed.
                 Err(Errno::NODATA) => {}
                 Err(error) => problem = self.attribute_failed(name, error).or(problem),
             }
@@ -339,7 +341,7 @@ impl AttributeCopy<'_> {
         }
         for inherited in [ACCESS_ACL, DEFAULT_ACL] {
             if !names.iter().any(|name| name.as_c_str() == inherited) {
-                // The call fails if the copy has no such attribute, which is harmless.
+                // The call fails if the copy has no such ACL, which is harmless.
                 let _ = self.target.remove_attribute(inherited);
             }
         }
@@ -417,10 +419,10 @@ fn timestamps(info: &EntryInfo) -> Timestamps {
     Timestamps { last_access: time(info.accessed), last_modification: time(info.modified) }
 }
 
-/// Returns the names of the extended attributes. The list is empty if attributes are not supported
-/// or may not be read.
+/// Returns the names of the extended attributes. The list is empty if the file system has no
+/// attributes or this user may not read them.
 fn names(list: impl Fn(&mut [u8]) -> Result<usize, Errno>) -> Result<Vec<CString>, Errno> {
-    // Most files have no attributes, so an extra system call for the length would be wasted.
+    // The length is not queried first, because this buffer is large enough for most files.
     let mut buffer = vec![0; 1024];
     loop {
         let length = match list(&mut buffer) {

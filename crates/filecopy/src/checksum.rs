@@ -1,8 +1,8 @@
 //! Computes BLAKE3 checksums on all CPUs.
 //!
-//! BLAKE3 is a hash tree, so the parts of the content can be hashed in any order. Data in the page
-//! cache are hashed in place by all threads. Blocks from a device are hashed by all threads while
-//! the next blocks are being read.
+//! BLAKE3 is a tree hash, so several threads can hash different pieces of a file. Pieces in the
+//! page cache are hashed through a memory mapping, without a copy. Other data are read in blocks:
+//! while all threads hash a block, the next blocks are read.
 
 use std::fs::File;
 use std::io;
@@ -20,15 +20,15 @@ use crate::stream::Input;
 
 /// Size of a piece that one thread hashes (bytes). The hash tree requires a power of two.
 const PART_BYTES: usize = 512 << 10;
-/// Number of pieces that are hashed from the page cache between two calls of the progress callback.
+/// Number of pieces to hash from the page cache between two calls of the progress callback.
 const PARTS_AT_ONCE: u64 = 256;
-/// Minimum share of the data in the page cache (7 of 8) for hashing in place. Page faults then read
-/// the missing pages, which is faster than a read of all data.
+/// Pieces are hashed through a memory mapping if at least this share of their pages (7 of 8) is in
+/// the page cache. Page faults read the rest.
 const RESIDENT_SHARE: (u64, u64) = (7, 8);
 
 /// Computes the BLAKE3 checksum from the current position of an input to its end. Returns the
 /// checksum and the number of hashed bytes. `watch` is called repeatedly with the number of bytes
-/// that were read until then.
+/// hashed so far.
 ///
 /// # Errors
 /// A read error, with the name of the input and the offset.
@@ -59,8 +59,8 @@ pub fn checksum(input: &mut Input, mut watch: impl FnMut(u64)) -> Result<(Hash, 
     Ok((tree.finish(), bytes))
 }
 
-/// Hashes the next pieces of the file in place. None if too few of them are in the page cache, or
-/// if a piece cannot be read.
+/// Hashes pieces of the memory mapping, beginning with the piece number `first`. None if too few
+/// pages of the pieces are in the page cache, or if a piece cannot be read.
 fn cached_parts(file: &File, mapped: &MappedFile, first: u64) -> Option<Vec<Part>> {
     let last = (mapped.length() / PART_BYTES as u64).min(first + PARTS_AT_ONCE);
     let (at, length) = (first * PART_BYTES as u64, (last - first) * PART_BYTES as u64);
@@ -73,15 +73,14 @@ fn cached_parts(file: &File, mapped: &MappedFile, first: u64) -> Option<Vec<Part
         mapped.lend(at, PART_BYTES, |data| Part::of(data, index)).ok()
     };
     let numbers: Vec<u64> = (first..last).collect();
-    // Each thread takes one piece at a time, so that no CPU is idle at the end.
+    // Each thread takes one piece at a time, so that all threads finish at about the same time.
     numbers.into_par_iter().with_max_len(1).map(hash).collect()
 }
 
-/// A hashed piece of a file.
+/// The hash of a piece of a file.
 struct Part {
     value: ChainingValue,
-    /// The hash of the whole file if the file consists of this piece only. None unless this is the
-    /// first piece.
+    /// The hash of a file that consists of this piece only. None unless this is the first piece.
     alone: Option<Hash>,
 }
 
@@ -94,14 +93,14 @@ impl Part {
     }
 }
 
-/// The hash tree of the data that were added. Only the hashes of complete subtrees are stored, from
-/// left to right.
+/// The hash tree of the data added so far. Only the hashes of complete subtrees are kept, from left
+/// to right.
 #[derive(Default)]
 struct Tree {
     subtrees: Vec<ChainingValue>,
     parts: u64,
     alone: Option<Hash>,
-    /// The bytes of the last piece if this piece is incomplete.
+    /// The bytes after the last complete piece.
     partial: Vec<u8>,
 }
 
@@ -127,7 +126,7 @@ impl Tree {
         self.partial.extend_from_slice(parts.remainder());
         let first = self.parts;
         let parts: Vec<Part> = match data.len() / PART_BYTES {
-            // A single piece is hashed by this thread, because there is no work for others.
+            // For a single piece, more threads would not help.
             0 | 1 => data.chunks_exact(PART_BYTES).map(|part| Part::of(part, first)).collect(),
             _ => {
                 let hash = |(index, part)| Part::of(part, first + index as u64);
@@ -137,7 +136,6 @@ impl Tree {
         parts.into_iter().for_each(|part| self.push(&part));
     }
 
-    /// Adds the next hashed piece.
     fn push(&mut self, part: &Part) {
         self.join_complete();
         self.subtrees.push(part.value);
@@ -145,8 +143,8 @@ impl Tree {
         self.parts += 1;
     }
 
-    /// Joins subtrees of equal size. The root of the tree is computed differently, so subtrees are
-    /// joined only when more data follow.
+    /// Joins complete subtrees of equal size. Must be called only if more data follow, because the
+    /// root of the tree is hashed differently.
     fn join_complete(&mut self) {
         while self.subtrees.len() > self.parts.count_ones() as usize {
             let right = self.subtrees.pop();
@@ -156,7 +154,6 @@ impl Tree {
         }
     }
 
-    /// Returns the hash of all data.
     fn finish(mut self) -> Hash {
         match (self.parts, self.partial.is_empty(), self.alone) {
             (0, ..) => return blake3::hash(&self.partial),

@@ -21,7 +21,7 @@ impl Sum {
     }
 }
 
-/// Escapes a name. Returns the prefix of the line (a backslash if anything was escaped) and the
+/// Escapes a name. Returns the prefix of the line (a backslash if something was escaped) and the
 /// escaped name.
 pub fn escaped(name: &[u8]) -> (&'static [u8], Vec<u8>) {
     let mut written = Vec::with_capacity(name.len());
@@ -40,7 +40,7 @@ pub fn escaped(name: &[u8]) -> (&'static [u8], Vec<u8>) {
 /// Parses a checksum file. Empty lines are skipped.
 ///
 /// # Errors
-/// The number of the first invalid line, from 1, and the reason.
+/// The number of the first invalid line (counted from 1), and the reason why it is invalid.
 pub fn parse(text: &[u8]) -> Result<Vec<Sum>, (usize, &'static str)> {
     let lines = text.split(|byte| *byte == b'\n').zip(1..);
     let lines = lines.map(|(line, number)| (line.strip_suffix(b"\r").unwrap_or(line), number));

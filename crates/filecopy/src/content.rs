@@ -1,20 +1,20 @@
-//! Computes a checksum of a file's content that treats holes as zeros without reading the holes.
+//! Computes a checksum of a file's content. Holes count as zeros, but are not read.
 //!
-//! The content is divided into blocks. Blocks with data are hashed. Blocks of zeros are counted,
-//! and their number is hashed before the next block with data. The checksum is therefore the same
-//! whether zeros are stored or are holes, and terabytes of holes are hashed at once.
+//! The content is hashed in blocks. For consecutive blocks of zeros, only their number is hashed.
+//! The checksum therefore does not depend on whether zeros are stored or are holes, and a hole of
+//! terabytes is hashed at once.
 
 const BLOCK_BYTES: usize = 64 << 10;
 /// Prefix that is hashed before a block with data.
 const DATA: [u8; 1] = [1];
-/// Prefix that is hashed before a count of zero blocks.
+/// Prefix that is hashed before a number of zero blocks.
 const ZEROS: [u8; 1] = [0];
 
-/// State of a checksum. The content is added in order.
+/// Computes the checksum of content that is added in order.
 #[derive(Clone, Debug)]
 pub(crate) struct ContentHasher {
     hasher: blake3::Hasher,
-    /// The bytes of the last block if this block is incomplete.
+    /// The bytes after the last complete block.
     partial: Vec<u8>,
     zero_blocks: u64,
     bytes: u64,
@@ -30,7 +30,7 @@ impl ContentHasher {
         }
     }
 
-    /// Returns the number of added bytes.
+    /// Returns the number of bytes added so far.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -96,7 +96,6 @@ impl ContentHasher {
         }
     }
 
-    /// Returns the checksum of all content.
     pub fn finish(mut self) -> blake3::Hash {
         self.close_zeros();
         let partial = std::mem::take(&mut self.partial);
@@ -106,8 +105,8 @@ impl ContentHasher {
 }
 
 fn is_zeros(block: &[u8]) -> bool {
-    // The compiler vectorises large steps without branches. In a block with data, the loop usually
-    // ends after the first step.
+    // The compiler can vectorise the inner loop, because it has no branches. In a block with data,
+    // the outer loop usually ends after the first step.
     let mut steps = block.chunks(4096);
     steps.all(|step| step.iter().fold(0, |all, byte| all | byte) == 0)
 }

@@ -1,5 +1,4 @@
-//! Holds the state that all parts of a session share: settings, private directories, hard links,
-//! counters of attributes that were left out, and problems.
+//! Holds the state that all parts of a copy session share.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -16,7 +15,8 @@ use crate::settings::Settings;
 use crate::staging::{PrivateDirectory, Staging};
 use crate::state::TreeRecord;
 
-/// A directory tree in a private directory. It is renamed to its final name when it is complete.
+/// A directory tree that is copied into a private directory. When the copy is complete, the tree is
+/// renamed to its final name.
 #[derive(Debug)]
 pub(crate) struct StagedTree {
     pub private: Arc<PrivateDirectory>,
@@ -24,10 +24,9 @@ pub(crate) struct StagedTree {
     pub name: OsString,
 }
 
-/// Name of a tree within its private directory.
+/// Name of a staged tree in its private directory.
 pub(crate) const TREE: &str = "tree";
 
-/// The shared state of a session.
 #[derive(Debug)]
 pub(crate) struct Context {
     pub settings: Settings,
@@ -36,11 +35,11 @@ pub(crate) struct Context {
     pub left_out: LeftOut,
     pub staged: Mutex<Vec<StagedTree>>,
     pub records: Mutex<Vec<TreeRecord>>,
-    /// Directories to flush at the end of the session. If the flag is true, the whole file system
-    /// of the directory is flushed instead.
+    /// Directories to flush at the end of the session. The flag is true if the whole file system of
+    /// the directory must be flushed.
     pub roots: Mutex<Vec<(Arc<Directory>, bool)>>,
-    /// Whether a directory tree is copied. If so, most files are not flushed one by one, but at the
-    /// end of the session.
+    /// Whether a directory tree is copied. If so, most files are flushed together at the end of the
+    /// session.
     is_tree: AtomicBool,
     problems: Mutex<Vec<Problem>>,
     /// Remedies that were already reported. Each remedy is reported only once.
@@ -68,8 +67,8 @@ impl Context {
         }
     }
 
-    /// Announces that many files will be copied, so that most of them are not flushed one by one,
-    /// but at the end of the session.
+    /// Announces that many files will be copied. Most of them are then flushed together at the end
+    /// of the session, and not one by one.
     pub fn expect_many(&self) {
         self.is_tree.store(true, Ordering::Relaxed);
     }
@@ -92,7 +91,6 @@ impl Context {
         !lock(&self.problems).is_empty()
     }
 
-    /// Returns all problems of the session.
     pub fn into_problems(self) -> Vec<Problem> {
         self.problems.into_inner().unwrap_or_else(PoisonError::into_inner)
     }

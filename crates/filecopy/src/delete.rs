@@ -1,5 +1,5 @@
-//! Deletes entries of the destination that the source does not have, if the program allows the
-//! deletion. Entries that a filter excludes are kept.
+//! Deletes entries of the destination that the source does not have, if the settings allow it.
+//! Entries that a filter excludes are kept.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -13,8 +13,8 @@ use crate::settings::Change;
 use crate::state::PRIVATE_PREFIX;
 use crate::target::TargetDirectory;
 
-/// Removes the entries of a directory whose names the source directory does not have (`names`).
-/// Entries that a filter excludes are kept.
+/// Removes the entries of a directory whose names are not in `names`. `names` contains the names of
+/// all entries of the source directory. Entries that a filter excludes are kept.
 pub(crate) fn extras(
     context: &Context,
     target: &TargetDirectory,

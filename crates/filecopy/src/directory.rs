@@ -1,5 +1,5 @@
-//! Wraps open directories and operations on their entries by name. Symbolic links are followed only
-//! on request, so that nobody can redirect a copy by replacing an entry with a link.
+//! Accesses entries by name in an open directory. Symbolic links are followed only on request, so
+//! that nobody can redirect a copy by replacing an entry with a link.
 
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::File;
@@ -29,7 +29,7 @@ pub struct EntryInfo {
     pub uid: u32,
     /// Group id of the entry.
     pub gid: u32,
-    /// Number of the device that a device file represents.
+    /// Device number that a device file refers to.
     pub rdev: u64,
     /// Size of the entry (bytes).
     pub size: u64,
@@ -143,7 +143,7 @@ impl Directory {
         Ok(Directory { fd, path: self.path.join(name) })
     }
 
-    /// Opens a directory below this directory by relative path. Symbolic links are not followed.
+    /// Opens a directory by its path relative to this directory. Symbolic links are not followed.
     pub fn descend(&self, relative: &Path) -> Result<Directory, Errno> {
         let again = openat(&self.fd, c".", OPEN, Mode::empty())?;
         let mut directory = Directory { fd: again, path: self.path.clone() };
@@ -247,8 +247,8 @@ impl Directory {
     /// Moves an entry to another directory. Fails if the new name exists.
     pub fn rename_new(&self, name: &OsStr, to: &Directory, new_name: &OsStr) -> Result<(), Errno> {
         match renameat_with(&self.fd, name, &to.fd, new_name, RenameFlags::NOREPLACE) {
-            // The file system does not support RENAME_NOREPLACE. The check before the rename is the
-            // best alternative, although another program may create the name in between.
+            // The file system does not support RENAME_NOREPLACE, so the new name is checked before
+            // the rename. Another program can still create the name in between.
             Err(Errno::INVAL | Errno::NOSYS) => match to.look_up(new_name)? {
                 Some(_) => Err(Errno::EXIST),
                 None => self.rename(name, to, new_name),
@@ -279,12 +279,12 @@ impl AsFd for Directory {
     }
 }
 
-/// Returns the path of an open file in /proc, for calls that accept only paths.
+/// Returns a path in /proc that refers to an open file, for system calls that accept only paths.
 pub(crate) fn path_of(file: impl AsFd) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_fd().as_raw_fd()))
 }
 
-/// An entry as returned by the listing of a directory.
+/// An entry in the listing of a directory.
 #[derive(Debug)]
 pub(crate) struct DirectoryEntry {
     pub name: OsString,
@@ -292,7 +292,6 @@ pub(crate) struct DirectoryEntry {
     pub kind: FileType,
 }
 
-/// An iterator over the entries of a directory.
 pub(crate) struct Entries {
     inner: Dir,
 }
@@ -316,7 +315,7 @@ impl Iterator for Entries {
     }
 }
 
-/// Splits a path into its directory and its last name.
+/// Splits a path into its directory and its last component.
 pub(crate) fn split(path: &Path) -> io::Result<(PathBuf, OsString)> {
     let text = path.as_os_str().as_bytes();
     let end = text.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);

@@ -1,4 +1,4 @@
-//! Decides what to do if the destination of an entry exists: replace the existing entry, set its
+//! Decides what to do if the destination already exists: replace the existing entry, set its
 //! attributes, or leave it unchanged.
 
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use crate::problem::{Problem, ProblemKind, on_errno};
 use crate::settings::{Change, Existing, Settings};
 use crate::target::TargetDirectory;
 
-/// The action for an entry of the destination.
+/// What to do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
     /// The destination does not exist.
@@ -27,13 +27,13 @@ pub(crate) enum Decision {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Comparison {
     Same,
-    /// The content is equal, but attributes that the copy keeps differ.
+    /// The content is the same, but attributes that the copy must keep differ.
     OtherAttributes,
     Different,
 }
 
-/// Decides what to do with an entry. `compare` compares the source with an existing entry of the
-/// same type.
+/// Decides what to do with an entry. If an entry of the same type exists at the destination,
+/// `compare` compares it with the source.
 pub(crate) fn decide(
     settings: &Settings,
     source: &EntryInfo,

@@ -1,22 +1,25 @@
 //! Filters entries by include and exclude patterns, as in `rsync --include` and `--exclude`.
 //!
-//! A pattern is matched against the path of an entry below the source. A pattern that begins with a
-//! slash must match the whole path. A pattern with a slash elsewhere (other than at its end)
-//! matches the end of a path at any depth. A pattern without a slash matches the name of an entry
-//! at any depth. A slash at the end limits a pattern to directories. `*` and `?` do not match a
-//! slash, but `**` does. The first matching rule decides. An entry without a matching rule is
-//! copied. An excluded directory is not entered.
+//! The first rule that matches an entry decides. An entry that matches no rule is copied. An
+//! excluded directory is not entered. Patterns match the path of an entry relative to the source:
+//!
+//! - `*.o` has no slash and matches names at any depth.
+//! - `a/b` matches the end of a path at any depth, for example `x/a/b`.
+//! - `/build` begins with a slash and must match the whole path.
+//! - `build/` ends with a slash and matches only directories.
+//! - `*` and `?` do not match a slash, but `**` does.
 
 use std::path::Path;
 
 use glob::{MatchOptions, Pattern};
 
-/// A rule of a filter: a pattern, and whether it includes or excludes matching entries.
+/// A pattern, and whether matching entries are included or excluded.
 #[derive(Clone, Debug)]
 pub struct FilterRule {
     includes: bool,
     pattern: Pattern,
-    /// The pattern preceded by `**/`, which matches at any depth below the source.
+    /// The pattern with `**/` in front, which matches at any depth. None if the pattern begins with
+    /// a slash or contains no slash.
     anywhere: Option<Pattern>,
     is_path: bool,
     only_directories: bool,
@@ -38,7 +41,7 @@ impl FilterRule {
     /// Parses a pattern.
     ///
     /// # Errors
-    /// The pattern is invalid. The text gives the reason.
+    /// The reason why the pattern is invalid.
     pub fn new(includes: bool, pattern: &str) -> Result<FilterRule, String> {
         let text = pattern.strip_suffix('/').unwrap_or(pattern);
         let (is_anchored, text) = match text.strip_prefix('/') {
@@ -80,7 +83,7 @@ impl Filter {
         Filter { rules }
     }
 
-    /// Returns true if an entry at a path below the source is copied.
+    /// Returns true if an entry must be copied. `path` is relative to the source.
     pub fn accepts(&self, path: &Path, is_directory: bool) -> bool {
         if self.rules.is_empty() {
             return true;

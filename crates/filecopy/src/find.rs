@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 /// Paths that cannot be read, each with the reason.
 pub type Unreadable = Vec<(PathBuf, String)>;
 
-/// Returns the given files, and all files below the given directories, sorted by name in each
-/// directory. Symbolic links are not followed. `is_file` decides which of the given paths are
-/// files.
+/// Returns the files in `named`, and all files below the directories in `named`. The files of a
+/// directory are sorted by name. Symbolic links are not followed. `is_file` decides whether a path
+/// in `named` is a file.
 pub fn files(named: &[PathBuf], is_file: impl Fn(&Path) -> bool) -> (Vec<PathBuf>, Unreadable) {
     let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     for path in named {

@@ -1,5 +1,5 @@
-//! Reads and sets the metadata of open entries. Special files are opened with O_PATH only, so their
-//! metadata are accessed through their path in /proc.
+//! Reads and sets the metadata of open entries. Special files are open only with O_PATH, so their
+//! metadata are accessed through a path in /proc.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::directory::path_of;
 
-/// An open entry other than a symbolic link, for reading and setting attributes.
+/// An open entry whose attributes can be read and set. The entry cannot be a symbolic link.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Handle<'a> {
     fd: BorrowedFd<'a>,
@@ -83,8 +83,8 @@ impl<'a> Handle<'a> {
         if self.by_path { removexattr(path_of(self.fd), name) } else { fremovexattr(self.fd, name) }
     }
 
-    /// Returns true if the entry has the immutable or append-only flag. False if the file system
-    /// does not report flags.
+    /// Returns true if the entry has the immutable or append-only flag (`chattr +i` or `+a`), and
+    /// false if the file system does not report flags.
     pub fn is_locked(&self) -> bool {
         const IMMUTABLE: u64 = 0x10;
         const APPEND: u64 = 0x20;

@@ -1,6 +1,6 @@
-//! Reads inode numbers, birth times and mount ids with statx(2). Linux before 4.11 and some
-//! containers do not support this call. There, fstatat(2) is used, which returns neither the birth
-//! time nor the mount id.
+//! Reads inode numbers, birth times and mount ids with statx(2). If statx(2) is not available
+//! (Linux before 4.11 and some containers), uses fstatat(2), which returns neither the birth time
+//! nor the mount id.
 
 use std::path::Path;
 
@@ -14,11 +14,11 @@ pub struct Inode {
     /// Device number of the file system.
     pub device: u64,
     pub number: u64,
-    /// Birth time (s and ns since 1970). None if the file system or the kernel does not report the
-    /// birth time. Inode numbers are reused, often immediately, so only the birth time
-    /// distinguishes an old file from a new file with the same number.
+    /// Birth time (s and ns since 1970). None if the file system or the kernel does not report it.
+    /// Inode numbers are soon reused, so only the birth time distinguishes an old file from a new
+    /// file with the same number.
     pub born: Option<(i64, u32)>,
-    /// Id of the mount. 0 before Linux 5.8.
+    /// Id of the mount. 0 if the kernel does not report it (before Linux 5.8).
     pub mount: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Opens the inputs of commands: files, devices, and standard input, which users write as `-`.
+//! Opens the inputs of subcommands: files, devices, and standard input (`-`).
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileTypeExt;
@@ -10,12 +10,12 @@ use seqio::Options;
 use crate::problem::Problem;
 use crate::stream::Input;
 
-/// Returns true if a path means standard input.
+/// Returns true if the path is `-`, which means standard input.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// Formats the path for messages.
+/// Formats a path for messages.
 pub fn shown(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
@@ -33,7 +33,7 @@ pub fn size_of(path: &Path) -> Option<u64> {
 /// Opens a file, or standard input at its current position.
 ///
 /// # Errors
-/// The error of the system, with the path.
+/// The input cannot be opened.
 pub fn open(path: &Path, options: &Options) -> Result<Input, Problem> {
     if is_stdin(path) { Input::stdin(options) } else { Input::open(path, options) }
 }

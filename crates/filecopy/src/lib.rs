@@ -1,13 +1,13 @@
-//! Copies files, directory trees, devices and streams at the speed of the storage, with the
+//! Copies files, directory trees, devices and streams as fast as the storage allows, with the
 //! attributes that `cp -a` and `rsync` keep. A file is copied completely or not at all.
 //!
 //! A [`Session`] copies any number of sources. If an entry cannot be copied, the session reports
-//! the failure with its path and continues, and a later session copies the rest. A file gets its
-//! name only when it is complete. No other program can open the file before that. Existing files
-//! are replaced only if the program allows the replacement ([`Settings::may_replace`]).
+//! the failure with its path and continues, and a later session can copy the rest. A file gets its
+//! name only when it is complete, and no other program can open it before that. An existing file is
+//! replaced only if [`Settings::may_replace`] allows it.
 //!
-//! The crate `seqio` moves the bytes. This crate walks the trees, decides what to do with each
-//! entry, and sets owners, modes, times and attributes. All entries below the given paths are
+//! The crate `seqio` reads and writes the data. This crate walks the trees, decides what to do with
+//! each entry, and sets owners, modes, times and attributes. All entries below the given paths are
 //! accessed through open directories, and symbolic links there are followed only with
 //! [`Links::Follow`].
 #![forbid(unsafe_code)]

@@ -9,7 +9,7 @@ use ioengine::{Clock, Monotonic};
 /// Interval at which a waiting thread checks whether to stop (ns).
 const NAP_NS: u64 = 50_000_000;
 
-/// A limit on bytes per second that several threads share.
+/// A limit on the throughput (bytes/s) that several threads share.
 #[derive(Debug)]
 pub struct Limiter {
     bytes_per_s: Option<f64>,
@@ -55,7 +55,7 @@ mod tests {
                 scope.spawn(|| (0..5).for_each(|_| limiter.take(20_000, || false)));
             }
         });
-        // Each of the ten parts takes 20 ms, so the last part starts after 180 ms or later.
+        // At 1 MB/s, each of the ten parts takes 20 ms, so the last part starts after 180 ms.
         assert!(clock.now_ns() - start_ns >= 180_000_000);
         limiter.take(1 << 40, || true);
         Limiter::new(None).take(u64::MAX, || false);

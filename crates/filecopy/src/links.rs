@@ -1,5 +1,5 @@
-//! Recreates hard links across all sources of a session. The first name of a file is copied, and
-//! the other names become links to this copy.
+//! Recreates hard links across all sources of a session. If a file has several names, it is copied
+//! under the first name that is found. Its other names become hard links to this copy.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use crate::directory::{Directory, EntryInfo};
 
-/// The copy of a file that has several names. The copy was created under the first of these names.
+/// The copy of a file that has several names. The other names become hard links to this copy.
 #[derive(Clone, Debug)]
 pub(crate) struct FirstCopy {
     root: Arc<Directory>,
@@ -17,7 +17,7 @@ pub(crate) struct FirstCopy {
 }
 
 impl FirstCopy {
-    /// Describes a copy by its path relative to an open root directory.
+    /// Describes a copy by its path relative to the open directory `root`.
     pub fn new(root: &Arc<Directory>, relative: PathBuf, info: &EntryInfo) -> FirstCopy {
         FirstCopy { root: Arc::clone(root), relative, identity: info.identity() }
     }
@@ -30,7 +30,6 @@ impl FirstCopy {
         EntryInfo::of(&file).is_ok_and(|info| info.identity() == self.identity).then_some(file)
     }
 
-    /// Returns the device and inode numbers of the copy.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
@@ -43,15 +42,15 @@ enum State {
     Done(FirstCopy),
 }
 
-/// The files with several names that this session has encountered, by device and inode number.
+/// The files with several names that were found so far, by device and inode number.
 #[derive(Debug, Default)]
 pub(crate) struct HardLinks {
     met: Mutex<HashMap<(u64, u64), State>>,
     changed: Condvar,
 }
 
-/// The right to copy a file under its first name. `settle` must be called after the copy. If the
-/// value is dropped instead, another thread may copy the file.
+/// The right to copy a file that has several names. `settle` must be called after the copy. If the
+/// claim is dropped instead, another thread may copy the file.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     links: &'a HardLinks,
@@ -60,8 +59,8 @@ pub(crate) struct Claim<'a> {
 }
 
 impl HardLinks {
-    /// Returns the right to copy a file. Returns the existing copy as the error if the file was
-    /// already copied under another name. Waits while another thread is copying the file.
+    /// Claims the right to copy a file. Waits while another thread copies the same file. If the
+    /// file was already copied under another name, returns this copy as the error.
     pub fn claim(&self, source: &EntryInfo) -> Result<Claim<'_>, FirstCopy> {
         let source = source.identity();
         let mut met = self.met.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,8 +98,7 @@ impl Claim<'_> {
 }
 
 impl Drop for Claim<'_> {
-    /// Gives up the right if the file was not copied. The next thread that claims the file tries
-    /// again.
+    /// Gives up the right if the file was not copied, so that another thread can copy the file.
     fn drop(&mut self) {
         if !self.is_settled {
             self.links.set(self.source, None);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-/// The kind of a problem, which determines the exit code of a program.
+/// The kind of a problem. The exit code of the program depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProblemKind {
     /// The destination exists and must not be replaced.
@@ -25,18 +25,18 @@ pub enum ProblemKind {
 pub struct Problem {
     /// The kind of the problem.
     pub kind: ProblemKind,
-    /// The path of the entry in the source or in the destination.
+    /// Path of the affected entry, in the source or the destination.
     pub path: PathBuf,
     /// A message that says what failed, for which path, and why.
     pub what: String,
-    /// A remedy. None if there is no known remedy or if it was reported before.
+    /// What the user can do. None if no remedy is known, or if the same remedy was reported before.
     pub remedy: Option<&'static str>,
     /// Error number of the failed system call. None if no system call failed.
     pub errno: Option<i32>,
 }
 
 impl Problem {
-    /// Creates a problem that is not the failure of a system call.
+    /// Creates a problem that has no error number.
     pub fn new(kind: ProblemKind, path: &Path, what: impl Into<String>) -> Problem {
         let (path, what) = (path.to_path_buf(), what.into());
         Problem { kind, path, what, remedy: None, errno: None }
@@ -87,13 +87,14 @@ fn remedy(error: &io::Error) -> Option<&'static str> {
     })
 }
 
-/// Returns a function that converts an I/O error of an operation on a path to a problem.
+/// Returns a function for `map_err` that converts an I/O error to a problem with this path. `doing`
+/// is the attempted operation, such as "reading".
 pub(crate) fn on(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> Problem {
     let path = path.to_path_buf();
     move |error| Problem::io(doing, &path, &error)
 }
 
-/// Returns a function that converts an error of a `rustix` call on a path to a problem.
+/// Returns a function like [`on`] for errors of `rustix`.
 pub(crate) fn on_errno(doing: &'static str, path: &Path) -> impl Fn(Errno) -> Problem {
     let path = path.to_path_buf();
     move |errno| Problem::io(doing, &path, &errno.into())

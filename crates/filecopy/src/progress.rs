@@ -1,5 +1,4 @@
-//! Reports the progress of a session: counters that all threads update, and events about single
-//! paths.
+//! Reports the progress of a session: counters that all threads update, and events.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +9,7 @@ use serde::Serialize;
 
 use crate::problem::Problem;
 
-/// An event that concerns one path.
+/// An event of a session.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A file, directory, link or special file was copied.
@@ -85,11 +84,11 @@ pub struct Counts {
     pub deleted: u64,
     /// Number of entries that could not be copied as requested.
     pub problems: u64,
-    /// Total size of all files, including holes (bytes).
+    /// Total size of all copied and up-to-date files, including holes (bytes).
     pub bytes: u64,
-    /// Number of bytes that were read and written, without holes and shared blocks.
+    /// Number of bytes that were read and written. Holes and shared blocks are not counted.
     pub moved_bytes: u64,
-    /// Number of bytes that were already at the destination, from earlier sessions.
+    /// Number of bytes that an earlier session had already copied.
     pub resumed_bytes: u64,
     /// Number of files that share the blocks of their source (reflinks).
     pub reflinks: u64,
@@ -118,8 +117,8 @@ impl Progress {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// Returns the finished share of the work (0 to 1): the share of the files if directory trees
-    /// are copied, otherwise the share of the bytes. None if the total is not known.
+    /// Returns the finished share of the work (0 to 1). The share is computed from files if a
+    /// directory tree is copied, otherwise from bytes. None if the total is not known yet.
     pub fn share(&self) -> Option<f64> {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let done = || of(&self.files) + of(&self.up_to_date) + of(&self.skipped);
@@ -139,7 +138,7 @@ impl Progress {
         Progress::add(&self.expected_files, 1);
     }
 
-    /// Sets whether all sources have been counted.
+    /// Sets whether all sources have been counted, so that the total is known.
     pub fn set_counted(&self, is_counted: bool) {
         self.is_counted.store(is_counted, Ordering::Relaxed);
     }

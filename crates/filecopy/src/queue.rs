@@ -1,10 +1,9 @@
-//! Queues the files that wait for a copying thread, and chooses the next file for a thread.
+//! Queues files for the copying threads, and chooses the next file for each thread.
 //!
-//! Only one thread at a time can add a name to a directory. Threads that wait for a directory waste
-//! CPU time, because the kernel's lock spins while its owner runs. A thread therefore prefers files
-//! of its current directory. When this directory has no more files, the thread switches to a
-//! directory on which no other thread works. If there is no such directory, the
-//! thread shares a directory with other threads.
+//! The kernel lets only one thread at a time create an entry in a directory. Other threads that
+//! wait for this directory spin on its lock and waste CPU time. A thread therefore prefers files of
+//! the directory in which it already works, then files of a directory in which no other thread
+//! works.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -15,14 +14,14 @@ use crate::target::TargetDirectory;
 
 /// Maximum number of files in the queue.
 const CAPACITY: usize = 1024;
-/// Length at which a full queue accepts files again. Half the capacity, so that the walking thread
-/// is not woken for every file.
+/// Length at which a full queue accepts files again. It is half the capacity, so that the thread
+/// that walks the tree is not woken for every file.
 const REFILL_LENGTH: usize = CAPACITY / 2;
 
 /// A file to copy. The copy has the same name.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// Number of the file's directory.
+    /// Number that identifies the file's directory.
     pub number: usize,
     pub source: Arc<Directory>,
     pub target: Arc<TargetDirectory>,
@@ -40,16 +39,16 @@ pub(crate) struct Queue<T = Job> {
 #[derive(Debug)]
 struct State<T> {
     jobs: VecDeque<T>,
-    /// Number of the directory in which each thread copies files. None if the thread has no file.
+    /// For each thread, the number of the directory of its current file. None if the thread has no
+    /// file.
     directories: Vec<Option<usize>>,
     is_closed: bool,
-    /// Whether the walking thread waits until the queue is empty.
+    /// Whether the thread that walks the tree waits until the queue is empty.
     drains: bool,
 }
 
-/// An item of the queue that belongs to a directory.
 pub(crate) trait InDirectory {
-    /// Returns the number of the directory.
+    /// Returns the number of the item's directory.
     fn directory(&self) -> usize;
 }
 
@@ -142,7 +141,7 @@ impl<T: InDirectory> State<T> {
 mod tests {
     use super::*;
 
-    /// Test item with the number of its directory and its own number.
+    /// The number of a directory, and the number of a file in it.
     struct Numbered(usize, usize);
 
     impl InDirectory for Numbered {

@@ -1,5 +1,5 @@
-//! Copies single files. The destination is checked, the data are copied to an unnamed file and
-//! verified, the attributes are set, and finally the file gets its name.
+//! Copies single files. The data are copied to an unnamed file and verified, the attributes are
+//! set, and finally the file gets its name.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -49,7 +49,7 @@ impl SourceEntry<'_> {
     }
 }
 
-/// Copies a regular file into a directory. Copies the contents of a block device to a regular file.
+/// Copies a regular file, or the contents of a block device, to a regular file.
 pub(crate) fn copy(
     context: &Context,
     buffer: &mut Buffer,
@@ -127,13 +127,12 @@ pub(crate) fn link(
             context.settings.tell(&Event::Copied { from: to.clone(), to });
             Ok(true)
         }
-        // The file has too many links, the destination is on another file system, or its file
-        // system does not support hard links.
+        // The file may have too many links, the destination may be on another file system, or its
+        // file system may not support hard links.
         Err(_) => Ok(false),
     }
 }
 
-/// A copy that has no name yet.
 struct UnnamedCopy {
     new: NewFile,
     resumable: Option<Resumable>,
@@ -141,7 +140,7 @@ struct UnnamedCopy {
     bytes: u64,
 }
 
-/// The state of copying one file.
+/// A file to copy.
 struct Job<'a> {
     context: &'a Context,
     file: File,
@@ -157,14 +156,15 @@ impl Job<'_> {
         &self.context.settings
     }
 
-    /// Returns the attributes to keep. The attributes of a device are not kept if its contents are
-    /// copied to a file.
+    /// Returns which attributes the copy keeps. A copy of a device's contents keeps only permission
+    /// bits.
     fn keep(&self) -> Keep {
         if self.info.is_file() { self.settings().keep } else { Keep::Mode }
     }
 
-    /// Copies the file, unless the existing entry is left unchanged or is up to date. Returns the
-    /// metadata of the copy or of the up-to-date entry, otherwise None.
+    /// Copies the file, unless the destination is up to date or the settings skip it. Returns the
+    /// metadata of the copy or of the up-to-date entry. None if the file was skipped, or in a dry
+    /// run.
     fn run(&self, buffer: &mut Buffer) -> Result<Option<EntryInfo>, Problem> {
         let settings = self.settings();
         let decided = decide(settings, &self.info, self.target, self.name, |existing_info| {
@@ -216,13 +216,12 @@ impl Job<'_> {
         settings.tell(&Event::WouldCopy { from, to, replaces });
     }
 
-    /// Reads the metadata of the existing entry at the destination.
     fn existing_info(&self) -> Result<Option<EntryInfo>, Problem> {
         self.target.look_up(self.name).map_err(on_errno("looking at", &self.to))
     }
 
-    /// Returns true if no page of the source is in the page cache. If so, the pages that the copy
-    /// adds to the page cache are dropped afterwards.
+    /// Returns true if the pages of the source must be dropped from the page cache after the copy,
+    /// because none of them were there before.
     fn is_cold(&self) -> bool {
         if self.settings().cached || Buffer::suits(&self.info) {
             return false;
@@ -308,7 +307,8 @@ impl Job<'_> {
         Progress::add(&settings.progress.bytes, begin);
         Progress::add(&settings.progress.resumed_bytes, begin);
         let copied = match &mut watcher.hasher {
-            // The part that an earlier session copied is hashed from the source.
+            // The hash must cover the whole file, so the part that an earlier session copied is
+            // hashed too.
             Some(hasher) if begin > 0 => hash_prefix(settings, &self.file, begin, hasher)
                 .map_err(|(at, error)| self.failed(Side::Source, Some(at), &error)),
             _ => Ok(()),
@@ -334,7 +334,7 @@ impl Job<'_> {
         Ok(UnnamedCopy { new, resumable, bytes })
     }
 
-    /// Copies the data from the offset `begin`.
+    /// Copies the data, beginning at the offset `begin`.
     fn bytes(
         &self,
         new: &File,
@@ -419,8 +419,8 @@ impl Job<'_> {
         }
     }
 
-    /// Sets the attributes and makes the copy durable. If attributes cannot be set, returns the
-    /// problem as a value, because the copy still gets its name.
+    /// Sets the attributes and flushes the copy if required. Returns `Ok` with the problem if an
+    /// attribute cannot be set, because the copy is published nevertheless.
     fn finish(
         &self,
         new: &File,
@@ -499,7 +499,6 @@ impl Job<'_> {
         AttributeCopy { is_old: true, ..giving }.all()
     }
 
-    /// Compares the source with the existing entry.
     fn compare(&self, existing_info: &EntryInfo) -> Result<Comparison, Problem> {
         let settings = self.settings();
         if existing_info.size != self.info.size || !self.info.is_file() {
@@ -599,7 +598,7 @@ fn sum_up_with(
     bytes: u64,
     hasher: &mut ContentHasher,
 ) -> At<()> {
-    // The file is opened again, because the caller uses the position of `file`.
+    // The file is opened again so that the position of `file` does not change.
     let mut reader = options.open(path_of(file)).map_err(|error| (0, error))?;
     let mut left = bytes;
     while left > 0 {
@@ -622,8 +621,8 @@ fn sum_up_with(
 /// Computes the checksum of the first `bytes` bytes of a file, as read from the storage.
 pub(crate) fn read_back(settings: &Settings, file: &File, bytes: u64) -> At<blake3::Hash> {
     let mut hasher = ContentHasher::new();
-    // Cached pages are dropped and direct I/O is used if possible, so that the data are read from
-    // the storage and not from the page cache.
+    // Cached pages are dropped and direct I/O is used if possible, so that the data come from the
+    // storage.
     drop_cached_pages(file);
     let options = Options::new().cache(Cache::Direct);
     sum_up_with(settings, &options, file, bytes, &mut hasher)?;

@@ -1,5 +1,5 @@
-//! Makes copies of large files resumable. The location of the unfinished file and its durable
-//! length are recorded in the state directory at intervals.
+//! Makes copies of large files resumable. During a copy, the path of the unfinished file and the
+//! number of durable bytes are recorded in the state directory.
 //!
 //! A session resumes an unfinished file only if it is the recorded file, if only this user can
 //! access it, and if the source has not changed.
@@ -21,16 +21,16 @@ use crate::state::{Identity, PRIVATE_PREFIX, PartialRecord, State, inode_and_bir
 /// Minimum size of a file whose copy is resumable (bytes). Smaller files are always copied from the
 /// start.
 pub(crate) const SIZE_MIN_BYTES: u64 = 8 << 20;
-/// Number of bytes that are copied between two records of the progress.
+/// Progress is recorded each time this number of bytes was copied.
 const NOTE_BYTES: u64 = 256 << 20;
-/// Maximum time between two records of the progress (ns).
+/// Progress is also recorded when this time has passed since the last record (ns).
 const NOTE_NS: u64 = 2_000_000_000;
-/// Maximum time to wait until the kernel has completed the last requests of a killed copy (ns).
+/// Maximum time to wait for the lock of an unfinished file (ns).
 const DYING_NS: u64 = 2_000_000_000;
 /// Pause between two attempts to lock an unfinished file.
 const TICK: Duration = Duration::from_millis(10);
 
-/// The recorder of a copy's progress, which makes the copy resumable.
+/// Records the progress of a copy, so that a later session can resume the copy.
 #[derive(Debug)]
 pub(crate) struct Resumable {
     state: State,
@@ -40,11 +40,12 @@ pub(crate) struct Resumable {
     clock: Monotonic,
 }
 
-/// An unfinished file, the number of bytes that it already has, and the recorder of its progress.
+/// An unfinished file, the number of bytes that were already copied, and the recorder of the
+/// progress.
 pub(crate) type Begun = (NewFile, u64, Resumable);
 
-/// Opens the unfinished file of an earlier session, or creates a new file. Reports the reason and
-/// returns `None` if progress cannot be recorded.
+/// Opens the unfinished file of an earlier session, or creates a new file. If progress cannot be
+/// recorded, reports the reason and returns `None`.
 pub(crate) fn begin(
     place: Place,
     name: &OsStr,
@@ -147,8 +148,8 @@ fn reopen(place: Place, record: &PartialRecord, target: &Path) -> Result<Option<
     Err(Problem::new(ProblemKind::Refused, target, what))
 }
 
-/// Locks an unfinished file. Returns false if another copy has the lock. The kernel keeps the
-/// lock of a killed copy until its last requests are completed, so the function waits up to
+/// Locks an unfinished file. Returns false if another copy has the lock. If a copy was killed, the
+/// kernel keeps its lock until its last requests are completed, so the function waits up to
 /// [`DYING_NS`].
 fn lock(file: &NewFile) -> bool {
     let clock = Monotonic::uncalibrated();
@@ -164,7 +165,8 @@ fn lock(file: &NewFile) -> bool {
 }
 
 impl Resumable {
-    /// Records at intervals that all data before the offset `up_to` are written.
+    /// Records that all data before the offset `up_to` are written, unless the last record is
+    /// recent.
     pub fn written(&mut self, file: &std::fs::File, up_to: u64) {
         let now_ns = self.clock.now_ns();
         let is_far = up_to.saturating_sub(self.record.done_bytes) >= NOTE_BYTES;
@@ -174,8 +176,8 @@ impl Resumable {
         }
     }
 
-    /// Makes the copied data durable and records their length. If the record cannot be written, a
-    /// resumed copy copies the data since the last record again.
+    /// Flushes the file and records the offset `up_to`. If this fails, a resumed copy starts at the
+    /// last recorded offset.
     pub fn note(&mut self, file: &std::fs::File, up_to: u64) {
         self.noted_ns = self.clock.now_ns();
         if file.sync_data().is_ok() {

@@ -21,10 +21,10 @@ use crate::state::{Identity, State, TreeRecord};
 use crate::target::TargetDirectory;
 use crate::tree;
 
-/// The destination of a source.
+/// The destination to which a source is copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Destination {
-    /// Path of the copy. The directory that will contain the copy must exist.
+    /// Path of the copy. Its parent directory must exist.
     pub path: PathBuf,
 }
 
@@ -35,7 +35,7 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts a session. Raises the limit on open files of this process to the maximum.
+    /// Starts a session, and raises this process's limit on open files to the maximum.
     pub fn new(settings: Settings) -> Session {
         let limit = getrlimit(Resource::Nofile);
         if limit.current < limit.maximum {
@@ -44,8 +44,8 @@ impl Session {
         Session { context: Context::new(settings) }
     }
 
-    /// Announces that many files will be copied, so that most of them are not flushed one by one,
-    /// but at the end of the session.
+    /// Announces that many files will be copied. Most of them are then flushed together at the end
+    /// of the session, and not one by one.
     pub fn expect_many(&self) {
         self.context.expect_many();
     }
@@ -143,8 +143,8 @@ impl Session {
         }
     }
 
-    /// Gives complete trees their names, makes all copies durable, and reports the attributes that
-    /// were left out. Returns all problems of the session.
+    /// Ends the session: gives complete trees their names, flushes all copies, and reports
+    /// attributes that were not copied. Returns all problems of the session.
     pub fn finish(self) -> Vec<Problem> {
         let staged = std::mem::take(&mut *lock(&self.context.staged));
         if let Err(problem) = self.name_staged_trees(&staged) {
@@ -225,16 +225,16 @@ pub fn check_tree(from: &Path, to: &Destination, all_or_nothing: bool) -> Result
     tree::check(&source, &root, &name, all_or_nothing)
 }
 
-/// Returns true if the directory `to` was created as a copy of the source `from`. A repeated
-/// command then uses the same destination.
+/// Returns true if an earlier copy of `from` created the directory `to`. If so, a repeated copy
+/// uses `to` itself and not a subdirectory of it.
 pub fn is_copy_of(state_folder: &Path, from: &Path, to: &Path) -> bool {
     let Some(state) = State::existing(state_folder) else { return false };
     let (Ok(source), Ok(target)) = (Identity::of(from), Identity::of(to)) else { return false };
     state.tree(&target).is_some_and(|record| record.made && record.source == source)
 }
 
-/// Returns true if a path is a symbolic link of another user. Such a link may point anywhere. Links
-/// of this user and of root can be followed.
+/// Returns true if a path is a symbolic link that belongs neither to this user nor to root. Such a
+/// link must not be followed, because it may point anywhere.
 pub fn is_foreign_link(path: &Path) -> bool {
     let own = geteuid().as_raw();
     let is_foreign = |link: Metadata| link.is_symlink() && link.uid() != own && link.uid() != 0;

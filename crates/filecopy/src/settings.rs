@@ -1,5 +1,4 @@
-//! Defines the settings of a copy: which attributes are kept, which entries may be replaced, how
-//! data are moved, and who receives events.
+//! Defines the settings of a copy session.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -26,7 +25,7 @@ use crate::progress::{Event, Progress};
 /// | named pipes, sockets, devices | created | created | created |
 /// | flags (`chattr +i`, `+a`) | no | no | no, but reported |
 ///
-/// "Limited" means minus the umask, or limited by the default ACL of the directory, so that a copy
+/// "Limited" means that the umask or the default ACL of the directory is applied, so that a copy
 /// never allows more than its source. If the copy has another group or inherits an ACL from its
 /// directory, the group gets only permissions that all other users have too.
 ///
@@ -57,11 +56,11 @@ pub enum Links {
 /// The action if the destination exists and differs from the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// The existing entry is replaced, if the program allows the replacement.
+    /// The existing entry is replaced if [`Settings::may_replace`] allows it.
     #[default]
     Replace,
-    /// The existing entry is replaced if it is older than the source and the program allows the
-    /// replacement. Otherwise it is left unchanged.
+    /// The existing entry is replaced if it is older than the source and [`Settings::may_replace`]
+    /// allows it. Otherwise the entry is left unchanged.
     Update,
     /// The existing entry is left unchanged.
     Leave,
@@ -84,30 +83,30 @@ pub type Listener = Arc<dyn Fn(&Event) + Send + Sync>;
 
 /// The settings of a [`Session`](crate::Session).
 pub struct Settings {
-    /// Options for moving the data of large files.
+    /// Options for copying the data of large files.
     pub options: seqio::Options,
-    /// The attributes of the sources that copies keep.
+    /// The attributes that copies keep.
     pub keep: Keep,
     /// How symbolic links are copied.
     pub links: Links,
-    /// Whether the copy stays on the file system of the source. If so, directories on other file
-    /// systems are created empty.
+    /// Whether other file systems below the source are left out. Their mount points are copied as
+    /// empty directories.
     pub one_file_system: bool,
     /// Filter for the entries below the sources.
     pub filter: Filter,
     /// The action if the destination exists and differs from the source.
     pub existing: Existing,
-    /// Whether entries that the source does not have are removed from existing directories, if the
-    /// program allows the removal.
+    /// Whether entries that the source does not have are removed from existing directories, if
+    /// [`Settings::may_replace`] allows it.
     pub delete: bool,
     /// Whether a file is replaced even if its owner or group cannot be kept.
     pub force: bool,
-    /// Whether a directory tree appears under its name only when it is complete.
+    /// Whether a directory tree gets its final name only when it is complete.
     pub all_or_nothing: bool,
     /// Whether each copy is read back from its storage and compared before it gets its name.
     pub verify: bool,
-    /// Whether interrupted copies are resumed and this copy is made resumable. Files of equal size
-    /// and modification time are then considered equal.
+    /// Whether interrupted copies are resumed, and progress is recorded so that this copy can be
+    /// resumed. Files with the same size and modification time are then considered equal.
     pub resume: bool,
     /// Whether all copies are made durable at the end of the session.
     pub sync: bool,
@@ -117,7 +116,7 @@ pub struct Settings {
     pub dry_run: bool,
     /// Number of files of a directory tree that are copied concurrently.
     pub threads: u32,
-    /// Directory for records of unfinished copies. `None` for no records.
+    /// Directory for records of unfinished copies. `None` if nothing is recorded.
     pub state_folder: Option<PathBuf>,
     /// Function that decides whether an existing entry may be replaced or removed.
     pub may_replace: MayReplace,
@@ -127,7 +126,7 @@ pub struct Settings {
     pub progress: Arc<Progress>,
     /// Limit on the total throughput of all threads.
     pub limiter: Limiter,
-    /// Whether the session must stop. The program sets this flag.
+    /// Flag that the program sets to stop the session.
     pub stop: Arc<AtomicBool>,
 }
 

@@ -13,27 +13,26 @@ use crate::watcher::Watcher;
 
 /// Maximum size of a file that is copied through the buffer (bytes).
 const SMALL_BYTES: u64 = 1 << 20;
-/// RWF_DONTCACHE of linux/fs.h (Linux 6.14).
+/// RWF_DONTCACHE of linux/fs.h (since Linux 6.14).
 const DONT_CACHE: ReadWriteFlags = ReadWriteFlags::from_bits_retain(0x80);
 
 /// The copy buffer of a thread.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     memory: Vec<u8>,
-    /// Flags for reads. Empty after a file system did not support the flags.
+    /// Flags for reads. Cleared when a file system does not support them.
     read_flags: ReadWriteFlags,
-    /// Flags for writes. Empty after a file system did not support the flags.
+    /// Flags for writes. Cleared when a file system does not support them.
     write_flags: ReadWriteFlags,
 }
 
-/// The side (source or destination), offset (bytes) and error of a failed copy.
+/// Where a copy failed (source or destination), at which offset (bytes), and the error.
 pub(crate) type Failed = (Side, u64, std::io::Error);
 
 impl Buffer {
     /// Creates a buffer for a session. Unless the settings keep copied data in the page cache,
-    /// reads leave no pages there. Writes leave no pages either if the session flushes at its end,
-    /// because the flush then takes less time. Without a flush, written pages stay in the page
-    /// cache, because immediate writes to the device would slow down the reads.
+    /// reads use RWF_DONTCACHE. Writes use this flag only if the session flushes its copies: the
+    /// kernel then writes to the device at once, which shortens the flush but slows down the reads.
     pub fn new(settings: &Settings) -> Buffer {
         let flags = |stays| if stays { ReadWriteFlags::empty() } else { DONT_CACHE };
         Buffer {

@@ -46,8 +46,9 @@ pub(crate) fn copy(
     }
 }
 
-/// Creates the link or special file, unless the existing entry is left unchanged or is up to date.
-/// Returns the metadata of the new or up-to-date entry, otherwise None.
+/// Creates the link or special file, unless the destination is up to date or the settings skip it.
+/// Returns the metadata of the new or up-to-date entry. None if the entry was skipped, or in a dry
+/// run.
 fn make(
     context: &Context,
     source: SourceEntry,
@@ -91,7 +92,7 @@ fn make(
     let make = |directory: &Directory, name: &OsStr| {
         match &link_target {
             Some(text) => symlinkat(text.as_c_str(), directory, name),
-            // Nobody has permissions for the special file until its attributes are set.
+            // The special file has no permissions until its attributes are set.
             None => mknodat(directory, name, info.file_type(), Mode::empty(), info.rdev),
         }
         .map_err(on_errno("creating", &to))?;
@@ -106,7 +107,8 @@ fn make(
         }
         Ok(())
     };
-    // A new symbolic link for which no attributes must be set can be created in place.
+    // A new symbolic link whose attributes need not be set is created directly under its final
+    // name.
     if link_target.is_some() && settings.keep == Keep::Mode && !replaces {
         make(place.destination, name)?;
     } else {

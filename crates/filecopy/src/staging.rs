@@ -1,11 +1,11 @@
-//! Files that do not have their final name yet. If the file system supports O_TMPFILE, such a file
-//! has no name. Otherwise the file is in a private directory next to the destination. The name of
-//! that directory cannot be guessed. In both cases nobody else can open the file. In the end, the
-//! file either gets its final name in one step, or is removed.
+//! Creates files that get their final name only when they are complete. If the file system supports
+//! O_TMPFILE, such a file has no name. Otherwise the file is in a private directory next to the
+//! destination. The name of this directory cannot be guessed. In both cases no other user can open
+//! the file. At the end, the file either gets its final name in one step or is removed.
 //!
-//! A copy that replaces an existing entry is also put into the private directory, until it is
-//! renamed to its final name. The directory is created when first needed, recorded in the state
-//! folder before its first use, and removed at the end.
+//! A copy that replaces an existing entry also needs a name in the private directory, because only
+//! a named file can be renamed over another file. The private directory is created when it is first
+//! needed, recorded in the state directory before its first use, and removed at the end.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -23,7 +23,8 @@ use crate::problem::{Problem, ProblemKind, on_errno};
 use crate::settings::Settings;
 use crate::state::{PRIVATE_PREFIX, SessionNotes, State};
 
-/// Identifies a mount. Files can be renamed only within one mount.
+/// The device number and the mount id, which identify a mount. Files can be renamed only within one
+/// mount.
 pub(crate) type Mount = (u64, u64);
 
 /// Returns the mount that contains a directory.
@@ -60,7 +61,8 @@ impl Drop for PrivateDirectory {
         if self.kept.load(Ordering::Relaxed) {
             return;
         }
-        // If the directory cannot be removed, its record stays, so that `clean` can find it.
+        // If the directory cannot be removed, its record stays, so that `halfpower clean` can find
+        // it.
         if self.parent.remove_directory(&self.name).is_ok()
             && let Some(session) = &mut *lock(&self.session)
         {
@@ -73,7 +75,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The private directories of a session, and the mounts that lack O_TMPFILE.
+/// The private directories of a session.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
     directories: Mutex<HashMap<Mount, Arc<PrivateDirectory>>>,
@@ -83,8 +85,9 @@ pub(crate) struct Staging {
 }
 
 impl Staging {
-    /// Returns the private directory on the mount of a destination. If there is none yet, creates
-    /// one: in `anchor` if `anchor` is on that mount, otherwise in the destination directory.
+    /// Returns the private directory on the mount of the destination, and creates it if necessary.
+    /// It is created in `anchor` if `anchor` is on that mount, otherwise in the destination
+    /// directory.
     pub fn directory(&self, place: Place) -> Result<Arc<PrivateDirectory>, Problem> {
         let Place { settings, anchor, destination, mount, .. } = place;
         let mut directories = lock(&self.directories);
@@ -98,7 +101,7 @@ impl Staging {
         Ok(made)
     }
 
-    /// Creates a new private directory and records it for `clean`.
+    /// Creates a private directory and records it, so that `halfpower clean` can find it.
     pub fn make(
         &self,
         settings: &Settings,
@@ -140,14 +143,14 @@ impl Staging {
             name: name.to_owned(),
             inside,
             inode: info.inode,
-            // Starts above the numbers that the earlier session used as file names.
+            // New file names start above the numbers that the earlier session used.
             next: AtomicU64::new(1 << 32),
             kept: false.into(),
             session: Arc::clone(&self.session),
         })
     }
 
-    /// Records a private directory for `clean`, if there is a state folder.
+    /// Records a private directory for `halfpower clean`, if there is a state directory.
     fn note(&self, settings: &Settings, token: &str, path: &std::path::Path, inode: u64) {
         let Some(folder) = &settings.state_folder else { return };
         let mut session = lock(&self.session);
@@ -168,8 +171,8 @@ impl Staging {
         }
     }
 
-    /// Drops the private directories in `directory`. The caller sets the times of `directory`
-    /// afterwards, because the removal changes these times.
+    /// Drops the private directories in `directory`. Must be called before the times of `directory`
+    /// are set, because the removal changes these times.
     pub fn leave(&self, directory: &Directory) {
         let Ok(info) = directory.info() else { return };
         let lies_there = |private: &PrivateDirectory| {
@@ -203,8 +206,8 @@ impl Staging {
 /// Checks whether this user owns a directory and no other user has access to it.
 ///
 /// A file server may report another owner for this user's files (NFS with `root_squash`, or without
-/// a common ID mapping domain), and some file systems have no permission bits. In these cases the
-/// directory is compared with a new private directory inside it.
+/// a common ID mapping domain), and some file systems have no permission bits. In these cases, a
+/// new directory is created inside this directory, and the owners and modes of both are compared.
 fn is_ours(directory: &Directory, info: &EntryInfo) -> Result<bool, Errno> {
     if info.uid == rustix::process::geteuid().as_raw() && is_private(info) {
         return Ok(true);
@@ -237,8 +240,8 @@ pub(crate) struct NewFile {
     place: Option<(Arc<PrivateDirectory>, OsString)>,
 }
 
-/// Where new files are created: the destination directory, and the directory in which a private
-/// directory may be created (`anchor`).
+/// Where new files are created. A private directory is created in `anchor` if `anchor` and
+/// `destination` are on the same mount.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place<'a> {
     pub settings: &'a Settings,
@@ -326,7 +329,7 @@ impl Drop for NewFile {
     }
 }
 
-/// Gives an open file that has no name a name in a directory.
+/// Links an open file without a name into a directory.
 fn link_file(file: &File, directory: &Directory, name: &OsStr) -> Result<(), Errno> {
     match linkat(file, c"", directory, name, AtFlags::EMPTY_PATH) {
         // AT_EMPTY_PATH needs a privilege or a newer kernel. The path in /proc always works.
@@ -337,9 +340,8 @@ fn link_file(file: &File, directory: &Directory, name: &OsStr) -> Result<(), Err
     }
 }
 
-/// Creates a link or special file under a temporary name, sets its attributes and renames it. (A
-/// regular file needs no temporary name until it is complete: `O_TMPFILE`.) With `replaces`, an
-/// existing entry is replaced.
+/// Calls `make` to create an entry under a temporary name, and then renames the entry. With
+/// `replaces`, an existing entry is replaced.
 pub(crate) fn make_entry(
     place: Place,
     name: &OsStr,
@@ -355,7 +357,8 @@ pub(crate) fn make_entry(
     } else {
         private.inside.rename_new(&waiting, destination, name)
     };
-    // rename(2) between two links of one file does nothing, so the temporary name would remain.
+    // If both names are links to the same file, rename(2) does nothing and the temporary name
+    // remains.
     let _ = private.inside.remove(&waiting);
     match renamed {
         Err(Errno::EXIST) if !replaces => Err(appeared(&destination.join(name))),
@@ -363,7 +366,7 @@ pub(crate) fn make_entry(
     }
 }
 
-/// Returns the problem to report if another program created an entry under the name of a copy.
+/// Returns the problem for a destination that another program created during the copy.
 pub(crate) fn appeared(path: &std::path::Path) -> Problem {
     let shown = path.display();
     let what = format!(

@@ -1,9 +1,9 @@
-//! Records that are kept between sessions: which trees were copied to which directories, the
-//! progress of large files, and the private directories to remove after a copy was killed. The
-//! records are in a folder to which only the user who copies may write.
+//! Stores records for later sessions: which trees were copied to which directories, the progress of
+//! large files, and the private directories to remove after a copy was killed. The records are in
+//! the state directory.
 //!
-//! A record is used only if the file system still has the recorded file or directory. A folder that
-//! another user owns or can write to is refused.
+//! A record is used only if the recorded file or directory still exists. The state directory is not
+//! used if another user owns it or can write to it.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -19,12 +19,11 @@ use crate::inode::Inode;
 
 /// Prefix of the names of the private directories that contain unfinished files.
 pub(crate) const PRIVATE_PREFIX: &str = ".halfpower-";
-/// Maximum number of tree records. When this number is reached, the oldest records are removed
-/// until half of this number remains.
+/// Maximum number of tree records. When this number is reached, the older half is removed.
 const TREES_MAX: usize = 1000;
 
-/// Identifies a file or directory across reboots. Device numbers change at boot; inode numbers and
-/// birth times do not.
+/// Identifies a file or directory across reboots. Device numbers may change at boot, but inode
+/// numbers and birth times do not.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Identity {
     /// Absolute path with symbolic links resolved. Hexadecimal if the path is not valid UTF-8.
@@ -76,21 +75,24 @@ pub(crate) struct TreeRecord {
     pub unfinished: bool,
 }
 
-/// The record of the progress of a large file: how many bytes were copied, and from and to which
-/// file.
+/// The progress of copying a large file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PartialRecord {
-    /// The source file. The next three fields hold its size (bytes) and its times of modification
-    /// and change (s, ns).
+    /// The source file.
     pub source: Identity,
+    /// Size of the source (bytes).
     pub size: u64,
+    /// Modification time of the source (s, ns).
     pub modified: (i64, i64),
+    /// Change time (ctime) of the source (s, ns).
     pub changed: (i64, i64),
-    /// The private directory that contains the unfinished copy. The next three fields identify the
-    /// file in it.
+    /// The private directory that contains the unfinished copy.
     pub directory: PathBuf,
+    /// Name of the unfinished copy in `directory`.
     pub name: String,
+    /// Inode number of the unfinished copy.
     pub inode: u64,
+    /// Birth time of the unfinished copy (s, ns). None if the file system does not report it.
     pub born: Option<(i64, u32)>,
     /// Number of bytes from the start of the file that were copied and are durable.
     pub done_bytes: u64,
@@ -103,22 +105,22 @@ pub(crate) struct SessionRecord {
     pub inode: u64,
 }
 
-/// The state folder, which contains the records of copies.
+/// The state directory, which contains the records.
 #[derive(Clone, Debug)]
 pub(crate) struct State {
     folder: PathBuf,
 }
 
 impl State {
-    /// Opens the folder if it exists and is safe to use. Otherwise returns None.
+    /// Opens the state directory if it exists and is safe to use. Otherwise returns None.
     pub fn existing(folder: &Path) -> Option<State> {
         folder.symlink_metadata().ok().and_then(|_| State::open(folder).ok())
     }
 
-    /// Opens the folder, and creates it if it does not exist.
+    /// Opens the state directory, and creates it if it does not exist.
     ///
     /// # Errors
-    /// The reason why the folder cannot be used.
+    /// The reason why the directory cannot be used.
     pub fn open(folder: &Path) -> Result<State, String> {
         let shown = folder.display();
         let failed = |error: &io::Error| format!("{shown}: {}", ioengine::error::cause(error));
@@ -162,7 +164,7 @@ impl State {
         let _ = fs::remove_file(self.folder.join(name));
     }
 
-    /// Returns the record of the tree that was copied to `target`, from any source.
+    /// Returns the record of the tree that was copied to `target`.
     pub fn tree(&self, target: &Identity) -> Option<TreeRecord> {
         let record: TreeRecord = self.read(&format!("tree-{}.json", target.key()))?;
         (record.target == *target).then_some(record)
@@ -195,17 +197,16 @@ impl State {
         format!("partial-{}.json", key_of(&path_text(target)))
     }
 
-    /// Returns the progress that an earlier session recorded for the file with this absolute path.
+    /// Returns the recorded progress of the copy to `target`, an absolute path.
     pub fn partial(&self, target: &Path) -> Option<PartialRecord> {
         self.read(&State::partial_name(target))
     }
 
-    /// Stores the progress for the file with this absolute path.
+    /// Stores the progress of the copy to `target`, an absolute path.
     pub fn keep_partial(&self, target: &Path, record: &PartialRecord) -> io::Result<()> {
         self.write(&State::partial_name(target), record)
     }
 
-    /// Removes the record of a file's progress.
     pub fn forget_partial(&self, target: &Path) {
         self.remove(&State::partial_name(target));
     }
@@ -224,7 +225,7 @@ pub(crate) struct SessionNotes {
     noted: Vec<Noted>,
 }
 
-/// A record of a running session: the inode of the private directory, and the locked record file.
+/// A recorded private directory: its inode number, and its locked record file.
 #[derive(Debug)]
 struct Noted {
     inode: u64,
@@ -264,7 +265,7 @@ pub struct Leftover {
     pub path: PathBuf,
     /// Whether a running session uses the directory.
     pub in_use: bool,
-    /// Number of bytes already copied of the resumable file in the directory. None if there is no
+    /// Number of bytes that were copied to the resumable file in the directory. None if there is no
     /// resumable file.
     pub resumable_bytes: Option<u64>,
     inode: u64,
@@ -313,8 +314,8 @@ pub fn leftovers(state_folder: &Path) -> Vec<Leftover> {
             });
         }
     }
-    // A resumable file has two records, because its session recorded the directory as well. The
-    // record of the session is left out.
+    // A directory with a resumable file has two records, one for the file and one for the session.
+    // Only the record of the file is returned.
     let resumable: Vec<u64> =
         found.iter().filter(|one| one.resumable_bytes.is_some()).map(|one| one.inode).collect();
     found.retain(|one| one.resumable_bytes.is_some() || !resumable.contains(&one.inode));
@@ -332,7 +333,7 @@ fn is_old(path: &Path) -> bool {
 /// is not the recorded directory.
 ///
 /// # Errors
-/// Any error of removing the directory.
+/// The directory cannot be removed.
 pub fn clean(leftover: &Leftover) -> io::Result<bool> {
     let there = fs::symlink_metadata(&leftover.path);
     let user = rustix::process::geteuid().as_raw();
@@ -431,7 +432,8 @@ mod tests {
         assert!(clean(&found[0]).unwrap());
         assert!(!staging.exists() && leftovers(&folder.path().join("copies")).is_empty());
 
-        // The recorded inode number is wrong, as if another directory had the name now.
+        // The recorded inode number is wrong, as if another directory had replaced the recorded
+        // directory.
         let mut session = state.begin_session();
         fs::create_dir(&staging).unwrap();
         session.note("y", &staging, inode + 1_000_000).unwrap();

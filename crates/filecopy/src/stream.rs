@@ -1,5 +1,4 @@
-//! Copies from and to streams and devices: standard input to a file or device, files to standard
-//! output, and files to devices.
+//! Copies standard input to files and devices, files to standard output, and files to devices.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -30,7 +29,7 @@ use crate::watcher::Watcher;
 /// Requested capacity of a pipe (bytes). Larger pipes cause fewer context switches.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// Standard input, or a file, pipe or device that was opened by name.
+/// An input of a copy: standard input, or an open file, pipe or device.
 #[derive(Debug)]
 pub struct Input {
     reader: Reader,
@@ -51,7 +50,7 @@ impl Input {
     /// standard input continues where this input stops.
     ///
     /// # Errors
-    /// Any error of examining standard input.
+    /// Any error of duplicating or inspecting standard input.
     pub fn stdin(options: &Options) -> Result<Input, Problem> {
         let name = PathBuf::from("standard input");
         let file = io::stdin().as_fd().try_clone_to_owned();
@@ -69,8 +68,8 @@ impl Input {
     /// # Errors
     /// Any error of reading. The error contains the name of the input and the offset.
     pub fn next_block(&mut self) -> Result<Option<seqio::Block<'_>>, Problem> {
-        // The buffer is filled first, because an error message needs access to the reader, which
-        // the borrow checker forbids while a block is borrowed.
+        // The buffer is filled first, because `failed` cannot use the reader while the returned
+        // block borrows it.
         if let Err(error) = io::BufRead::fill_buf(&mut self.reader) {
             return Err(self.failed(&error));
         }
@@ -91,7 +90,7 @@ impl Input {
     }
 }
 
-/// An output for which no file is created: a pipe, a terminal, or an open file.
+/// An output that is already open: a pipe, a terminal or a file.
 #[derive(Debug)]
 pub struct Output {
     file: File,
@@ -104,7 +103,7 @@ pub struct Output {
 pub enum Broken {
     /// Reading the input failed.
     Reading(Problem),
-    /// The reading end of the pipe was closed.
+    /// The read end of the pipe was closed.
     Gone,
     /// Writing the output failed.
     Writing(io::Error),
@@ -177,8 +176,7 @@ impl Output {
                 }
                 Err(Errno::INTR | Errno::AGAIN) => pass(settings, 0)?,
                 Err(Errno::PIPE) => break Err(Broken::Gone),
-                // If the kernel cannot splice, the caller reads and writes instead, and reports any
-                // error.
+                // After any other error, the caller falls back to reading and writing.
                 Err(_) => break Ok(()),
             }
         };
@@ -191,7 +189,8 @@ impl Output {
     }
 }
 
-/// Counts transferred bytes, applies the rate limit, and stops if requested.
+/// Counts transferred bytes and applies the rate limit. Returns an error if the user stopped the
+/// transfer.
 fn pass(settings: &Settings, bytes: u64) -> Result<(), Broken> {
     Progress::add(&settings.progress.moved_bytes, bytes);
     Progress::add(&settings.progress.bytes, bytes);
@@ -207,7 +206,7 @@ fn broken(error: io::Error) -> Broken {
 }
 
 impl Session {
-    /// Copies an input to a file. The file gets its name when it is complete.
+    /// Copies an input to a file. The file appears under its name only when it is complete.
     pub fn copy_input(&self, input: Input, to: &Destination) {
         if let Err(problem) = input_to_file(&self.context, input, to) {
             self.context.report(problem);

@@ -16,17 +16,17 @@ use crate::staging::{Mount, Place, Staging, mount_of};
 /// A directory at the destination of a copy.
 #[derive(Debug)]
 pub(crate) struct TargetDirectory {
-    /// The open directory. None in a dry run, if the directory does not exist yet.
+    /// The open directory. None if a dry run would create the directory.
     directory: Option<Directory>,
     /// Path of the directory, shown in messages.
     pub path: PathBuf,
-    /// An open directory, and the relative path from there to this directory. The path is empty if
-    /// both are the same directory.
+    /// An open directory: this directory or one above it. The field `relative` is the path from
+    /// `root` to this directory.
     pub root: Arc<Directory>,
     pub relative: PathBuf,
-    /// Whether this copy created the directory. A created directory is empty at first.
+    /// Whether this copy created the directory, or would create it in a dry run.
     pub is_new: bool,
-    /// The source directory. None if this directory is not a copy.
+    /// The source directory and its metadata. None if this directory is not a copy.
     pub source: Option<(Arc<Directory>, EntryInfo)>,
     /// Whether the directory gets the attributes of its source.
     pub gets_attributes: bool,
@@ -38,7 +38,7 @@ pub(crate) struct TargetDirectory {
 }
 
 impl TargetDirectory {
-    /// Returns a directory that existed before the copy and is not the copy of a source directory.
+    /// Wraps an open directory. The result has no source and no parent.
     pub fn new(
         directory: Directory,
         root: Arc<Directory>,
@@ -68,13 +68,13 @@ impl TargetDirectory {
         }
     }
 
-    /// Returns the open directory. None in a dry run, if the directory does not exist yet.
+    /// Returns the open directory. None if a dry run would create the directory.
     pub fn directory(&self) -> Option<&Directory> {
         self.directory.as_ref()
     }
 
-    /// Returns where new files of the directory are created. None in a dry run, if the directory
-    /// does not exist yet.
+    /// Returns the parameters for creating files in this directory. None if a dry run would create
+    /// the directory.
     pub fn place<'a>(&'a self, settings: &'a Settings, staging: &'a Staging) -> Option<Place<'a>> {
         let (destination, anchor, mount) = (self.directory.as_ref()?, &*self.root, self.mount);
         Some(Place { settings, staging, anchor, destination, mount })
@@ -85,7 +85,7 @@ impl TargetDirectory {
         self.inherited
     }
 
-    /// Reads the metadata of an entry. None if the entry does not exist.
+    /// Returns the metadata of an entry. None if the entry does not exist.
     pub fn look_up(&self, name: &OsStr) -> Result<Option<EntryInfo>, Errno> {
         match &self.directory {
             Some(directory) if !self.is_new => directory.look_up(name),

@@ -1,8 +1,8 @@
 //! Copies of directory trees. One thread walks the source, and several threads copy files.
 //!
-//! A new directory is private at first. It gets the attributes of its source when its last entry is
-//! done, or when the copy ends. The walk keeps the directories on its path open and is not
-//! recursive, so trees may be deep and paths long.
+//! At first, only the owner can access a new directory. The directory gets the attributes of its
+//! source after its last entry was copied. The walk is not recursive and opens each directory
+//! relative to its parent, so trees may be deep and paths long.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -50,7 +50,7 @@ struct Level {
 struct Walk<'a> {
     context: &'a Context,
     queue: &'a Queue,
-    /// Buffer with which the walking thread copies files. None if other threads copy them.
+    /// Copy buffer of the walking thread. None if other threads copy the files.
     own: Option<Buffer>,
     device: u64,
     /// Whether existing directories get the attributes of their sources.
@@ -60,8 +60,8 @@ struct Walk<'a> {
     levels: Vec<Level>,
 }
 
-/// Checks whether a directory can be copied to this name. The destination must not be inside the
-/// source. An existing entry of this name must be a directory. Changes nothing.
+/// Checks whether a directory can be copied to the entry `name` of `root`. The entry must not be
+/// inside the source. If the entry exists, it must be a directory.
 pub(crate) fn check(
     source: &Directory,
     root: &Directory,
@@ -86,8 +86,8 @@ pub(crate) fn copy(
     let (target, owns) = open_root(context, &source, &info, root, name)?;
     let target = Arc::new(target);
     if let Some(directory) = target.directory() {
-        // The whole file system is flushed, so that the name of the tree in its parent is durable
-        // as well.
+        // Flushing the whole file system also makes the tree's entry in its parent directory
+        // durable.
         let again = directory.descend(Path::new(""));
         let again = again.map_err(on_errno("opening", &directory.path))?;
         context.flush_later(&Arc::new(again), true);
@@ -237,8 +237,8 @@ fn make_root(
 }
 
 /// Returns true if an earlier copy of the same source created the directory at `path`, or was
-/// interrupted while it copied into that directory. Records this copy if this copy created the
-/// directory (`made`), or if an earlier copy is recorded.
+/// interrupted while it copied into that directory. If `made` is true or an earlier copy is
+/// recorded, this copy is recorded too.
 fn is_ours(context: &Context, source: &Directory, path: &Path, made: bool) -> bool {
     let open = |folder: &Path| {
         if made && !context.settings.dry_run {
@@ -313,7 +313,7 @@ fn work(context: &Context, queue: &Queue, thread: usize) {
 }
 
 fn do_job(context: &Context, buffer: &mut Buffer, job: &Job) {
-    // After a stop, queued jobs are only discarded.
+    // After the user stops the copy, queued files are skipped.
     if !context.settings.stops() {
         let follows = context.settings.links == Links::Follow;
         let source = SourceEntry { directory: &job.source, name: &job.name, follows };
@@ -513,8 +513,8 @@ impl Walk<'_> {
             release(context, &target);
             return Ok(());
         }
-        // Queued files keep their directories open as well, so the queue is emptied before too many
-        // directories are open.
+        // Queued files also keep their directories open, so emptying the queue limits the number of
+        // open directories.
         if self.levels.len() as u64 * 3 + self.queue_bound() > self.open_most {
             self.queue.drain();
         }

@@ -25,7 +25,7 @@ pub(crate) struct Watcher<'a> {
     pub hasher: Option<ContentHasher>,
     /// Records the progress of the file. None if the copy cannot be resumed.
     pub resumable: Option<(Resumable, &'a File)>,
-    /// Offset up to which the copy is written (bytes).
+    /// Offset up to which the copy has been written (bytes).
     pub written: u64,
 }
 

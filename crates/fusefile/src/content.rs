@@ -1,4 +1,4 @@
-//! Stores the contents of the file in memory, and applies injected faults to them.
+//! Stores the contents of the served file in memory, and applies injected faults.
 //!
 //! Only written pages use memory. All other pages read as zeros.
 
@@ -45,7 +45,7 @@ impl Content {
         }
     }
 
-    /// Reads a range and applies a fault. The result ends at the end of the file.
+    /// Reads a range and applies a fault. Bytes beyond the end of the file are left out.
     pub(crate) fn read(&self, offset: u64, length: u32, fault: Fault) -> Vec<u8> {
         let wanted = match fault {
             Fault::Short(most) => length.min(most.max(1)),

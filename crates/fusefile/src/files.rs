@@ -1,4 +1,4 @@
-//! The FUSE file system, which is a folder with one file, and the handlers of its requests.
+//! The FUSE file system: a folder with one file. Handles the requests of the kernel.
 
 use std::ffi::OsStr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,6 @@ pub struct Spec {
     pub faults: FaultPlan,
 }
 
-/// The state of the file system.
 pub(crate) struct Files {
     name: String,
     size_bytes: u64,
@@ -54,7 +53,6 @@ pub(crate) struct Files {
     clock: Monotonic,
 }
 
-/// The state of the device except for its timing.
 struct DeviceState {
     faults: FaultCounter,
     content: Content,
@@ -102,7 +100,7 @@ impl Files {
     }
 
     /// Delays the answer to a request until its completion time. The caller must copy the data
-    /// first, because the answer is sent immediately at the completion time.
+    /// first, so that the answer can be sent without further delay.
     fn pace(
         &self,
         op: Op,
@@ -124,7 +122,8 @@ impl Files {
 
 impl Filesystem for Files {
     fn init(&mut self, _request: &Request, config: &mut KernelConfig) -> std::io::Result<()> {
-        // Errors are ignored. Without these capabilities, fewer or smaller requests are in flight.
+        // Errors are ignored, because the file also works without these capabilities, but with
+        // fewer or smaller requests in flight.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.add_capabilities(InitFlags::FUSE_DIRECT_IO_ALLOW_MMAP);
         let _ = config.set_max_write(REQUEST_BYTES);
@@ -204,7 +203,7 @@ impl Filesystem for Files {
                 drop(device);
                 let left = self.size_bytes.saturating_sub(offset);
                 match left.min(u64::from(size)) as u32 {
-                    // A read beyond the end of the file makes no request to the device.
+                    // A read beyond the end of the file needs no device, so it is answered at once.
                     0 => reply.data(&data),
                     length => {
                         let answer = move || reply.data(&data);

@@ -1,4 +1,4 @@
-//! Mounts and unmounts the file. A program that has just ended may still have the file open for a
+//! Mounts and unmounts the served file. A program that has just ended may keep the file open for a
 //! moment, so unmounting waits until the file is closed.
 
 use std::fs;
@@ -12,12 +12,12 @@ use ioengine::{Monotonic, mount};
 
 use crate::files::{Files, Spec};
 
-/// Maximum number of checks whether the last user has closed the file.
+/// Maximum number of times that `unmount` checks whether the file is closed.
 const TRIES: u32 = 100;
-/// Pause between two checks whether the last user has closed the file.
+/// Time between two checks in `unmount`.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Source of the mount in the system's mount table.
+/// Source of the mount, the first column of /proc/mounts.
 pub const SOURCE: &str = "halfpower";
 
 /// A mounted file. Dropping this value unmounts the file.
@@ -63,8 +63,8 @@ impl Mounted {
         fs::metadata(&self.folder).is_ok_and(|folder| folder.dev() == self.device)
     }
 
-    /// Unmounts lazily, and waits up to two seconds until the last request has been answered. After
-    /// that, a program that still has the file open loses access to it.
+    /// Unmounts the file, and waits up to two seconds until all programs have closed it. A program
+    /// that still has it open then loses access.
     ///
     /// # Errors
     /// When the system refuses to unmount.

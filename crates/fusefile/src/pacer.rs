@@ -64,7 +64,7 @@ impl Pending {
         self.timing.submit(at_ns, tag, op, offset, length);
     }
 
-    /// Advances the time, and removes and returns the replies that are due.
+    /// Advances the model to `now_ns`. Removes and returns the replies that are due.
     fn ready(&mut self, now_ns: u64) -> Vec<Answer> {
         let mut done = std::mem::take(&mut self.done);
         self.timing.advance(now_ns, &mut done);
@@ -192,7 +192,7 @@ impl Drop for Pacer {
         self.shared.lock().closed = true;
         self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
-            // A panic of the thread was already printed.
+            // The result is ignored, because a panic of the thread was already printed.
             let _ = thread.join();
         }
     }
@@ -208,9 +208,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// A model in which the latency of a request is its offset, in milliseconds. When a request of
-    /// 512 bytes arrives, all pending requests complete, so completion times can change after
-    /// submission.
+    /// A model in which a request at offset N takes N milliseconds. The arrival of a 512-byte
+    /// request completes all pending requests, so completion times can change after submission.
     #[derive(Default)]
     struct FlushOnSmallRequest {
         waiting: Vec<(u64, u32)>,

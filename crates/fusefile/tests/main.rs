@@ -1,7 +1,7 @@
-//! Tests of the served file from the view of programs: written data are read back, latencies follow
-//! the model, and faults are visible.
+//! Tests what programs see of the served file: written data are read back, latencies follow the
+//! model, and faults are visible.
 //!
-//! Without FUSE or the right to mount, tests are skipped with a message.
+//! If FUSE is missing or mounting is not permitted, each test prints a message and is skipped.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 

@@ -1,7 +1,7 @@
 //! The command line: subcommands and flags. Other modules implement the subcommands.
 //!
 //! Flags have fio's names where fio has the same flag. Dashes and underscores are equivalent
-//! (`--time-based`, `--time_based`). A boolean flag takes no value, `=0` or `=1`.
+//! (`--time-based`, `--time_based`). A boolean flag may be followed by `=0` or `=1`.
 
 pub mod assist;
 pub mod calibrate;
@@ -80,13 +80,13 @@ pub enum Verb {
     Run(RunArgs),
     /// Measure the jobs of a fio command line
     Fio(FioArgs),
-    /// Measure all combinations of lists of request sizes, depths, threads ...
+    /// Measure all combinations of several request sizes, queue depths, thread counts ...
     Sweep(RunArgs),
-    /// Run one experiment of the papers, or all of them, on any target
+    /// Run one of the papers' experiments, or all of them, on any target
     Study(Box<study::StudyArgs>),
     /// Predict the rate and the bottleneck of a workload on a simulated system
     Simulate(Box<simulate::SimulateArgs>),
-    /// Measure memory, cache and page-cache bandwidth, by working set and threads
+    /// Measure the bandwidth of memory, caches and page cache, by working set and thread count
     Memory(memory::MemoryArgs),
     /// Run any command and report lower and upper bounds of its CPU cost
     Soak(SoakArgs),
@@ -98,13 +98,13 @@ pub enum Verb {
     Replay(Box<replay::ReplayArgs>),
     /// Describe the load in a trace as a plan file for sweep, or as a fio job
     Characterise(characterise::CharacteriseArgs),
-    /// The papers' tools: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
+    /// Run a tool of the papers: sqlio, memspeed, diskcache, cacheflush, soaker, cmdgen
     Classic(Box<classic::ClassicArgs>),
     /// Explain a term, finding, verdict reason, advice, study or claim
     Explain(explain::ExplainArgs),
-    /// List the I/O engines of this host, and the reason if one is not available
+    /// List the I/O engines, and why some are not available on this host
     Engines(EnginesArgs),
-    /// Describe a target layer by layer, and whether writing to it is safe
+    /// Describe each layer of a target, and print whether writing to the target is safe
     Target(TargetArgs),
     /// Regenerate the HTML page of a stored survey
     Report(serve::ReportArgs),
@@ -114,7 +114,7 @@ pub enum Verb {
     Compare(Box<compare::CompareArgs>),
     /// Show stored points over time, and when they changed
     History(compare::HistoryArgs),
-    /// Find the odd hosts of a fleet: which results differ, since when, and why
+    /// Find the hosts of a fleet that differ from the others: in which results, since when, and why
     Fleet(compare::FleetArgs),
     /// Keep a run as a baseline, measure it again later, and report what became slower
     Baseline(compare::BaselineArgs),
@@ -132,9 +132,9 @@ pub enum Verb {
     Reproduce(ReproduceArgs),
     /// Predict the effect of a change to a simulated system or its load
     Whatif(whatif::WhatifArgs),
-    /// Find the cheapest simulated configurations that meet a stated need
+    /// Find the cheapest simulated configurations that meet your requirements
     Plan(plan::PlanArgs),
-    /// Copy files, trees and devices at the speed of the storage; durable, never partial
+    /// Copy files, trees and devices at the speed of the storage, durably and never partially
     Copy(copy::CopyArgs),
     /// Serve a simulated system or a reference device as a real file, until Ctrl-C
     Mount(mount::MountArgs),
@@ -144,7 +144,7 @@ pub enum Verb {
     Cat(inputs::CatArgs),
     /// Print or check BLAKE3 checksums of files and directories
     Checksum(inputs::ChecksumArgs),
-    /// Find and save the cheapest request size and depth within 3% of the best rate
+    /// Find and save the cheapest request size and queue depth that reach 97% of the best rate
     Tune(tune::TuneArgs),
     /// Remove test files and mounts that a killed program left behind
     Clean(CleanArgs),
@@ -153,7 +153,7 @@ pub enum Verb {
     /// Print a manual page, shell completions or the JSON Schema
     #[command(hide = true)]
     Generate(GenerateArgs),
-    /// Burn CPU for each byte on standard input
+    /// Burn CPU time for each byte read from standard input
     #[command(hide = true)]
     Assist(assist::AssistArgs),
 }
@@ -193,7 +193,7 @@ pub struct CommonArgs {
     #[arg(long, value_name = "huge|4k", default_value = "huge", help_heading = "Workload",
           value_parser = experiment_parameters::buffer_pages)]
     pub buffer_pages: BufferPages,
-    /// Allow reads of holes and unwritten blocks without marking the result as invalid
+    /// Do not mark the result as invalid if holes or unwritten blocks are read
     #[arg(long, value_name = "0|1",
           help_heading = "Safety", num_args = 0..=1, require_equals = true,
           default_missing_value = "true", value_parser = experiment_parameters::boolean,
@@ -202,8 +202,8 @@ pub struct CommonArgs {
     /// Rated endurance of the drive, such as 600TB (TBW); --plan prints the share that the run uses
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Safety")]
     pub endurance: Option<u64>,
-    /// Measure with all processes (ranks) that mpirun or srun started; rank 0 prints and stores.
-    /// Needs a build with the feature mpi
+    /// Measure with all processes (ranks) that mpirun or srun started; rank 0 prints and stores the
+    /// results. Needs a build with the feature mpi
     #[arg(long, help_heading = "Ranks")]
     pub mpi: bool,
     /// Allow writing to this existing file (exact path; repeatable)
@@ -235,8 +235,8 @@ to an existing file needs --overwrite, and writing to a device needs --destroy-d
 pub struct RunArgs {
     /// File, block device or directory; file or disk of a server, such as nbd://HOST/EXPORT or
     /// smb://HOST/SHARE/FILE (also nfs, iscsi, s3); simulated system sim:SYSTEM,key=value,.. (see
-    /// halfpower simulate --list); or reference device truth:KEY=VALUE,.. with the keys of
-    /// --truth. Each of several targets gets all threads, unless --chunk stripes them into one
+    /// halfpower simulate --list); or reference device truth:KEY=VALUE,.. with the keys of --truth.
+    /// With several targets, the whole workload runs on each, unless --chunk stripes them into one
     #[arg(value_name = "TARGET")]
     pub targets: Vec<PathBuf>,
     /// fio's flag for the target
@@ -256,7 +256,7 @@ pub struct RunArgs {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true,
           default_missing_value = "true")]
     pub norandommap: Option<String>,
-    /// Use the table named quick of the plan file: fewer points and shorter trials
+    /// Use the table named quick in the plan file, with fewer points and shorter trials
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
     /// Path of the HTML page (only for plan files with figures)
@@ -279,7 +279,7 @@ pub struct JobFileArgs {
     /// Run only the job with this name (repeatable)
     #[arg(long, value_name = "NAME", help_heading = "Job files of fio")]
     pub section: Vec<String>,
-    /// Refuse jobs with options that are only approximated
+    /// Refuse jobs with options that halfpower can only approximate
     #[arg(long, help_heading = "Job files of fio")]
     pub strict: bool,
     /// Run jobs one after another if fio would run them at the same time
@@ -299,7 +299,7 @@ pub struct JobFileArgs {
 #[command(after_help = "Example:
   halfpower fio --name=x --filename=data --rw=write -- --overwrite data --no-store")]
 pub struct FioArgs {
-    /// fio's options, then -- and flags of halfpower run
+    /// Options of fio, optionally followed by -- and flags of `halfpower run`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, required = true)]
     pub words: Vec<String>,
 }
@@ -308,7 +308,7 @@ impl RunArgs {
     /// Returns the experiment that the flags describe.
     ///
     /// # Errors
-    /// When a parameter is invalid. Flags that clap accepted are always valid.
+    /// When a parameter is invalid.
     pub fn experiment(&self) -> Outcome<Experiment> {
         let mut experiment = self.common.experiment();
         self.parameters.given.apply(&mut experiment)?;
@@ -316,10 +316,10 @@ impl RunArgs {
         Ok(experiment)
     }
 
-    /// Refuses --quick and --html without a plan file that supports them.
+    /// Refuses flags that need a plan file or a job file of fio, if there is none.
     ///
     /// # Errors
-    /// A usage error if one of these flags has no such plan file.
+    /// A usage error if such a flag was given.
     pub fn check_without_plan(&self) -> Outcome<()> {
         if self.study_plan.is_some() || !self.planned.is_empty() {
             return Ok(());
@@ -337,7 +337,7 @@ impl RunArgs {
         }
         if self.html.is_some() {
             return Err(Failure::usage(
-                "--html is for survey and for plan files with figures; drop --html",
+                "--html needs a plan file with figures, or halfpower survey; drop --html",
             ));
         }
         Ok(())
@@ -357,7 +357,7 @@ impl CommonArgs {
         }
     }
 
-    /// Returns which files and devices the user allows to be overwritten.
+    /// Returns the files and devices that the user allows to be overwritten.
     pub fn consent(&self) -> Consent {
         let (overwrite, destroy_data_on) = (self.overwrite.clone(), self.destroy_data_on.clone());
         Consent { overwrite, destroy_data_on }
@@ -385,7 +385,7 @@ impl CommonArgs {
 A survey of a directory creates a test file there and removes it afterwards. It writes
 halfpower.db and halfpower.html to the current directory.")]
 pub struct SurveyArgs {
-    /// Directory, file, block device, file or disk of a server (nbd://HOST/EXPORT), or simulated
+    /// Directory, file or block device; file or disk of a server (nbd://HOST/EXPORT); or simulated
     /// system (sim:SYSTEM,key=value,..)
     #[arg(value_name = "TARGET", default_value = ".")]
     pub target: PathBuf,
@@ -398,12 +398,12 @@ pub struct SurveyArgs {
     /// Measure for about 10 min, with more points and narrower confidence intervals
     #[arg(long, conflicts_with = "budget", help_heading = "Time")]
     pub thorough: bool,
-    /// Size of the test file (default: 1 GiB, or 4 GiB with a budget of 5 min or more; at most 10%
-    /// of the free space, half of --max-write, and what can be written in 10% of the budget)
+    /// Size of the test file (default: 1 GiB, or 4 GiB if the budget is at least 5 min; less if
+    /// free space, --max-write or the budget require it)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
-    /// How your program does I/O today, as the baseline of the advice, such as
-    /// bs=8k,iodepth=4,direct (default: bs=64k,iodepth=1,buffered)
+    /// How your program does I/O today, such as bs=8k,iodepth=4,direct; the advice compares other
+    /// settings with it (default: bs=64k,iodepth=1,buffered)
     #[arg(long, value_name = "REQUESTS", value_parser = app::parse, help_heading = "Workload")]
     pub app: Option<App>,
     /// Maximum bytes to write, including the test file
@@ -418,7 +418,7 @@ pub struct SurveyArgs {
     pub common: CommonArgs,
 }
 
-/// Output flags, for subcommands that define no others.
+/// Output flags that several subcommands share.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct OutputArgs {
     /// Print one JSON document instead of text
@@ -458,7 +458,7 @@ pub struct SoakArgs {
     /// Duration of the baseline measurement before and after the command
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1")]
     pub settle: u64,
-    /// Measure only the lower bound, without the spinners' load on the machine
+    /// Measure only the lower bound, without loading the CPUs with idle-priority spinners
     #[arg(long)]
     pub unsoaked: bool,
     /// The command and its arguments
@@ -484,7 +484,7 @@ pub struct EnginesArgs {
   halfpower target /dev/nvme0n1
   halfpower target big.dat --json")]
 pub struct TargetArgs {
-    /// File, block device or directory; or file or disk of a server, such as nbd://HOST/EXPORT
+    /// File, block device or directory, or a file or disk of a server, such as nbd://HOST/EXPORT
     #[arg(value_name = "TARGET")]
     pub target: PathBuf,
     /// Print one JSON document instead of text
@@ -545,7 +545,7 @@ pub enum RunsVerb {
         /// The new note (default: remove the note)
         text: Option<String>,
     },
-    /// Delete runs; without --yes, list them
+    /// List the runs to delete; with --yes, delete them
     Prune {
         /// The runs to delete
         runs: Vec<String>,

@@ -89,7 +89,7 @@ fn need(data: &[u8]) {
 }
 
 /// Fuzzes the URLs of `serve`. The first line of the input is the path of a request, and the rest
-/// is its query. A page of runs must identify the runs only by number or UUID.
+/// is its query. A URL that selects runs must identify them by number or UUID.
 fn address(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (path, query) = text.split_once('\n').unwrap_or((&text, ""));
@@ -110,8 +110,8 @@ fn address(data: &[u8]) {
 }
 
 /// Fuzzes the rules of `copy --include` and `--exclude`. Each line of the input is a rule, or a
-/// colon and a path to match. A filter must be deterministic, and a first rule that includes
-/// everything must always win.
+/// colon and a path to match. A filter must be deterministic. If the first rule includes
+/// everything, the filter must accept every path.
 fn filters(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (paths, patterns): (Vec<&str>, Vec<&str>) =
@@ -168,8 +168,8 @@ fn numbers(data: &[u8]) {
     }
 }
 
-/// Checks that a printed value, if it can be parsed again, differs from the original value only by
-/// the rounding to three digits.
+/// If the printed text can be parsed, checks that the result differs from `value` only by rounding
+/// to three digits.
 fn check_printed(printed: &str, value: u64, parse: fn(&str) -> Result<u64, String>) {
     if let Ok(back) = parse(printed) {
         let off = back.abs_diff(value) as f64;
@@ -177,7 +177,7 @@ fn check_printed(printed: &str, value: u64, parse: fn(&str) -> Result<u64, Strin
     }
 }
 
-/// Checks that a digit 9 in front of the text never makes the parsed number smaller.
+/// Checks that the parsed number does not become smaller if a 9 is put in front of the text.
 fn check_monotone(text: &str, value: u64, parse: fn(&str) -> Result<u64, String>) {
     if let Ok(larger) = parse(&format!("9{}", text.trim_start())) {
         assert!(larger >= value, "{text} parses as {value}, but 9{text} as {larger}");
@@ -206,12 +206,12 @@ fn known_truth(data: &[u8]) {
     }
 }
 
-/// Fuzzes whole command lines. Each line of the input is one word. Valid commands are only checked,
-/// including whether their workloads fit the target, and nothing is measured.
+/// Fuzzes whole command lines. Each line of the input is one word. Checks that the workloads of a
+/// valid command stay within the region of the target. Nothing is measured.
 fn command_line(data: &[u8]) {
     let words = data.split(|byte| *byte == b'\n').map(|word| OsString::from_vec(word.to_vec()));
     let words = cli::normalise(std::iter::once(OsString::from("halfpower")).chain(words));
-    assert_eq!(cli::normalise(words.iter().cloned()), words, "a second call changes the words");
+    assert_eq!(cli::normalise(words.iter().cloned()), words, "normalised words were changed again");
     let verb = match Cli::try_parse_from(words) {
         Ok(cli) => cli.verb,
         Err(error) => {
@@ -259,7 +259,7 @@ fn plan_file(data: &[u8]) {
         }
     };
     let words = ["halfpower", "sweep"].map(str::to_owned).into_iter().chain(plan.words());
-    let cli = Cli::try_parse_from(words).expect("each flag was accepted separately");
+    let cli = Cli::try_parse_from(words).expect("the flags are valid together");
     let Verb::Sweep(args) = cli.verb else { unreachable!("the subcommand is sweep") };
     assert!(args.common.overwrite.is_empty() && args.common.destroy_data_on.is_empty());
     assert!(args.targets.is_empty(), "a flag's value was parsed as a target");

@@ -94,8 +94,7 @@ fn execute(verb: &Verb) -> Outcome<Exit> {
     match verb {
         Verb::Survey(args) => command::survey::execute(args),
         Verb::Run(args) => command::run::execute(args, Form::Run),
-        // This subcommand needs the words as typed, so `command::fio` handles it before this
-        // function is called.
+        // `command::fio` has already run this subcommand, because it needs the words as typed.
         Verb::Fio(_) => Ok(Exit::Ok),
         Verb::Sweep(args) => match &args.study_plan {
             Some(plan) => command::study::sweep(args, plan),

@@ -1,5 +1,6 @@
-//! `--mpi`: the process that mpirun or srun started becomes the relay of a rank, and starts the
-//! measuring process as its child ([`lab::ranks`]). This needs a build with the feature `mpi`.
+//! `--mpi`: measures on all ranks that mpirun or srun starts. Each process that they start becomes
+//! the relay of a rank. The relay starts a child process, the worker, which measures (see
+//! [`lab::ranks`]). This needs a build with the feature `mpi`.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -16,11 +17,11 @@ use crate::cli::Verb;
 const RANKS: [&str; 4] = ["OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"];
 /// Environment variables that contain the rank of a process within its host, one for each launcher.
 const LOCAL_RANKS: [&str; 3] = ["OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"];
-/// How long a rank waits before it exits because of a failure that another rank prints. Launchers
-/// end all ranks when the first rank fails, so the other rank needs time to print.
+/// How long a rank waits before it exits if another rank prints the error message. Launchers kill
+/// all ranks when the first rank fails, so the other rank needs time to print.
 const YIELD: Duration = Duration::from_millis(500);
 
-/// Which ranks have the same failure before MPI starts.
+/// Which ranks have the same failure. MPI has not started yet, so ranks cannot ask each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// All ranks have the failure, such as a wrong flag.
@@ -29,8 +30,8 @@ pub enum Scope {
     Host,
 }
 
-/// Returns true if another rank prints the failure that this process also has. Before it returns
-/// true, gives the other rank time to print. Called before MPI starts.
+/// Returns true if another rank prints the same failure in place of this rank. Before returning
+/// true, waits so that the other rank has time to print. Called before MPI starts.
 pub fn is_left_to_another(words: &[OsString], scope: Scope) -> bool {
     let asked = words.iter().take_while(|word| *word != "--").any(|word| word == "--mpi");
     let leaves = asked
@@ -42,7 +43,7 @@ pub fn is_left_to_another(words: &[OsString], scope: Scope) -> bool {
     leaves
 }
 
-/// Returns true if a rank before this one has the same failure.
+/// Returns true if a rank with a lower number has the same failure.
 fn has_predecessor(scope: Scope, variable: impl Fn(&str) -> Option<String>) -> bool {
     let number = |names: &[&str]| names.iter().find_map(|name| variable(name)?.parse::<u32>().ok());
     let number = match scope {
@@ -52,7 +53,7 @@ fn has_predecessor(scope: Scope, variable: impl Fn(&str) -> Option<String>) -> b
     number.is_some_and(|number| number > 0)
 }
 
-/// Returns true if `--mpi` requests to run a subcommand on all ranks of an MPI launcher.
+/// Returns true if the subcommand runs on all ranks of an MPI launcher, because of `--mpi`.
 ///
 /// # Errors
 /// The subcommand, study or job file runs in one process only, or this build has no MPI.
@@ -70,7 +71,7 @@ pub fn is_asked(verb: &Verb) -> Outcome<bool> {
     let studies = match verb {
         Verb::Simulate(_) => {
             return Err(Failure::usage(
-                "a simulated system includes its hosts and does not run on MPI ranks; drop --mpi",
+                "a simulated system has its own hosts and cannot use MPI ranks; drop --mpi",
             ));
         }
         Verb::Run(args) | Verb::Sweep(args) => {
@@ -88,7 +89,7 @@ pub fn is_asked(verb: &Verb) -> Outcome<bool> {
     };
     let studies = studies?;
     studies.iter().filter_map(|one| one.study).try_for_each(Study::check_ranks)?;
-    // The measuring process itself does not use MPI.
+    // A worker does not use MPI, so only a relay needs a build with MPI.
     if lab::ranks::of_environment().is_none() {
         check_built()?;
     }
@@ -117,10 +118,10 @@ pub fn relay() -> Outcome {
     check_built().map(|()| lab::failure::Exit::Usage)
 }
 
-/// Makes this process the relay of a rank. Returns the exit code of the run on rank 0.
+/// Makes this process the relay of a rank. On rank 0, returns the exit code of the run.
 ///
 /// # Errors
-/// MPI cannot start, or the measuring process cannot be started.
+/// MPI or the worker cannot be started.
 #[cfg(feature = "mpi")]
 pub fn relay() -> Outcome {
     use std::os::unix::process::CommandExt as _;
@@ -137,7 +138,7 @@ pub fn relay() -> Outcome {
     let mut transport = transport::Mpi::new(universe.world());
     let program = std::env::current_exe();
     let program =
-        program.map_err(|error| Failure::failed(format!("cannot find this program: {error}")))?;
+        program.map_err(|error| Failure::failed(format!("cannot locate halfpower: {error}")))?;
     let mut words = std::env::args_os();
     let mut command = Command::new(program);
     command.arg0(words.next().unwrap_or_default()).args(words);
@@ -156,7 +157,7 @@ pub fn relay() -> Outcome {
 #[cfg(feature = "mpi")]
 mod transport {
     //! Messages over MPI. They are sent and received with nonblocking calls, because the blocking
-    //! calls of an MPI library wait busily.
+    //! calls of MPI libraries busy-wait.
 
     use std::collections::VecDeque;
     use std::time::Duration;
@@ -206,12 +207,12 @@ mod transport {
             let clock = Monotonic::uncalibrated();
             mpi::request::scope(|scope| {
                 let mut sent = world.process_at_rank(to as i32).immediate_send(scope, message);
-                // A large message is not sent until the receiver takes it. Two relays that send to
-                // each other would therefore block forever unless both receive while they send.
+                // MPI sends a large message only when the receiver accepts it. Two relays that send
+                // to each other would block forever if they did not receive while they send.
                 while let Err(pending) = sent.test() {
                     sent = pending;
                     if let Some(code) = give_up() {
-                        // The message cannot be cancelled, and no rank will receive it.
+                        // No rank will receive the message, so all ranks are ended.
                         world.abort(i32::from(code));
                     }
                     match Mpi::probe(world) {
@@ -232,7 +233,6 @@ mod transport {
 mod tests {
     use super::*;
 
-    /// Returns the environment variables that a launcher sets.
     fn launched(set: &[(&'static str, &'static str)]) -> impl Fn(&str) -> Option<String> {
         let set = set.to_vec();
         move |name| set.iter().find(|(one, _)| *one == name).map(|(_, value)| (*value).to_owned())

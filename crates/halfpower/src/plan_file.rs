@@ -4,7 +4,7 @@
 //! false, or a list of these. The flags of the file are inserted before the flags of the command
 //! line, which therefore override them. A file cannot give permission to write.
 //!
-//! A file with parts, figures or quick flags (see [`STRUCTURE`]) is the plan of a study. Such a
+//! A file with a key of [`STRUCTURE`], such as `part` or `figure`, is the plan of a study. Such a
 //! file is parsed by `study::plan`.
 
 use std::collections::BTreeMap;
@@ -39,14 +39,15 @@ struct Flag {
     line: usize,
     /// Name of the flag without the leading dashes.
     name: String,
-    /// Values of the flag in the notation of the command line.
+    /// Values of the flag, written as on the command line.
     values: Vec<String>,
     /// Whether the flag takes no value.
     is_bare: bool,
 }
 
 impl Flag {
-    /// Returns the flag as on the command line. None for a switch that is set to false.
+    /// Returns the flag as on the command line, such as `--bs=4k,64k`. None for a switch that is
+    /// set to false.
     fn word(&self) -> Option<String> {
         if self.is_bare {
             (self.values == ["1"]).then(|| format!("--{}", self.name))
@@ -103,7 +104,7 @@ impl PlanFile {
     /// Parses the text of a plan file.
     ///
     /// # Errors
-    /// A usage error with the line number. A refusal if the file gives permission to write.
+    /// A usage error with the line number, or a refusal if the file gives permission to write.
     pub fn parse(path: &Path, text: &str) -> Outcome<PlanFile> {
         let table: BTreeMap<Spanned<String>, Value> = toml::from_str(text).map_err(|error| {
             let line = line_of(text, error.span().map_or(0, |span| span.start));

@@ -1,9 +1,9 @@
-//! Tests the program with MPI under mpirun of Open MPI, on one host, and on two hosts that are
-//! network namespaces of this machine.
+//! Tests the program with MPI under Open MPI's mpirun: on one host, and on two simulated hosts
+//! (network namespaces of this machine).
 //!
-//! The build with MPI replaces the program that other tests start, because it uses the same target
-//! directory. These tests are therefore a separate test program. Before the first test begins, the
-//! program without MPI is built again.
+//! The build with MPI overwrites the program that other tests start, because both builds use the
+//! same target directory. These tests are therefore a separate test program. Before the first test
+//! begins, the program without MPI is built again.
 #![cfg(test)]
 
 #[path = "program/fixture.rs"]
@@ -24,10 +24,9 @@ use rank_checks::{is_sum_of_its_ranks, process_of_rank, signal_rank, stored_tria
 use results::RunState;
 use serde_json::Value;
 
-/// Time by which the clock of the second host is ahead of the clock of the first (s).
+/// How far the clock of the second host is ahead of the clock of the first host (s).
 const AHEAD_S: u64 = 5000;
 
-/// Runs a command and returns its standard output. An error contains the reason of the failure.
 fn output_of(command: &mut Command) -> Result<String, String> {
     let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
     match output.status.success() {
@@ -89,7 +88,7 @@ fn as_root(command: &mut Command) {
     command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
 }
 
-/// Returns the command `mpirun -n COUNT halfpower WORDS`, to be run in the directory `place`.
+/// Returns the command `mpirun -n COUNT halfpower WORDS` with `place` as working directory.
 fn launch(place: &Place, count: u32, words: &str) -> Result<Command, String> {
     let mut command = place.command_of(mpirun()?);
     as_root(&mut command);
@@ -98,8 +97,8 @@ fn launch(place: &Place, count: u32, words: &str) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Returns the document that rank 0 printed. Exit code 5 is accepted too, because the result of a
-/// short trial may be invalid.
+/// Returns the document that rank 0 printed. Also accepts exit code 5 (invalid), because the
+/// verdict of a short trial may be invalid.
 #[track_caller]
 fn document(ended: &Ended) -> Value {
     assert!([Some(0), Some(5)].contains(&ended.status.code()), "{ended}");
@@ -113,7 +112,7 @@ fn start_skew_ns(document: &Value) -> u64 {
     skew_ns
 }
 
-/// Returns how much a process has read from storage (bytes). `process` is its directory in /proc.
+/// Returns how many bytes a process has read from storage. `process` is its directory in /proc.
 fn bytes_read(process: &Path) -> u64 {
     let text = fs::read_to_string(process.join("io")).unwrap();
     let line = text.lines().find_map(|line| line.strip_prefix("read_bytes: ")).unwrap();
@@ -176,8 +175,8 @@ fn a_wrong_flag_under_mpirun_is_reported_once() {
 
 // ---- two hosts
 
-/// Two simulated hosts, which are network namespaces with a virtual cable between them. They have
-/// different host names and different clocks. Dropping this value removes them.
+/// Two simulated hosts: network namespaces that a virtual Ethernet link connects. Their host names
+/// and clocks differ. Dropping this value removes them.
 struct Hosts {
     names: [String; 2],
     /// Path of the script that mpirun calls in place of ssh.
@@ -191,7 +190,7 @@ impl Hosts {
         output_of(Command::new("unshare").args(time))?;
         static MADE: AtomicU32 = AtomicU32::new(0);
         let (process, number) = (std::process::id(), MADE.fetch_add(1, Ordering::Relaxed));
-        // These are also the names of the network interfaces, which have at most 15 characters.
+        // These are also the names of network interfaces, so they have at most 15 characters.
         let names = ["a", "b"].map(|letter| format!("hp{process}{letter}{number}"));
         let hosts = Hosts { names, agent: place.state().join("agent") };
         let [a, b] = &hosts.names;
@@ -242,7 +241,7 @@ impl Hosts {
 impl Drop for Hosts {
     fn drop(&mut self) {
         for name in &self.names {
-            // Removing a namespace that was never created fails, and this failure is ignored.
+            // The error is ignored, because the namespace may not exist.
             let _ = output_of(Command::new("ip").args(["netns", "del", name]));
         }
     }

@@ -1,6 +1,8 @@
-//! Runs each fuzz target on mutations of its seeds for a short time. Inputs that once failed are
-//! run unchanged. The fuzzer in `fuzz/` runs for hours and needs a nightly compiler. These tests
-//! are short, work with any compiler, and use a reproducible sequence of inputs.
+//! Runs each fuzz target for a short time on random but reproducible mutations of its seeds, and on
+//! all inputs that failed earlier.
+//!
+//! The fuzzer in `fuzz/` runs for hours and needs a nightly compiler. These tests are short and
+//! work with any compiler.
 #![cfg(test)]
 
 use std::fs;
@@ -18,8 +20,8 @@ fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(name)
 }
 
-/// Returns the contents of all files of a directory, in the order of their names. Empty if the
-/// directory does not exist.
+/// Returns the contents of all files of a directory, sorted by name. If the directory does not
+/// exist, returns nothing.
 fn files(folder: &Path) -> Vec<Vec<u8>> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -27,7 +29,7 @@ fn files(folder: &Path) -> Vec<Vec<u8>> {
     paths.iter().map(|path| fs::read(path).unwrap()).collect()
 }
 
-/// Returns the words of the dictionary, which all fuzz targets share.
+/// Returns the words of the fuzzing dictionary.
 fn words() -> Vec<Vec<u8>> {
     let text = fs::read_to_string(folder("command_line.dict")).unwrap();
     let quoted = text.lines().filter_map(|line| line.strip_prefix('"')?.strip_suffix('"'));
@@ -93,8 +95,6 @@ impl Mutator {
     }
 }
 
-/// Runs every fuzz target for `each_ns` on mutations of its seeds. The sequence of inputs is
-/// reproducible.
 fn mutate_for(each_ns: u64) {
     let clock = Monotonic::new();
     for (name, target) in TARGETS {

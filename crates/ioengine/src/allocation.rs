@@ -1,9 +1,9 @@
 //! Measures the units in which a file system allocates and frees the space of a file.
 //!
-//! The block size that a file system reports is not always its allocation unit. Clusters, extent
-//! size hints and records may be larger. The allocated size of a file (st_blocks) reveals the true
-//! units: the space that the first byte in a hole allocates, and the smallest punched hole that
-//! frees space.
+//! A file system may allocate larger units than the block size that it reports, for example ext4
+//! clusters, XFS extent size hints or ZFS records. The units are therefore measured by the change
+//! of the file's allocated size (st_blocks): one byte is written into a hole, and holes of
+//! increasing size are punched until one of them frees space.
 
 use std::fs::File;
 use std::io;
@@ -13,38 +13,37 @@ use crate::sys;
 
 /// Size of the test file during the measurement (bytes).
 pub const NEEDS_BYTES: u64 = 8 << 20;
-/// Largest unit that is detected (bytes).
+/// Largest allocation unit that can be detected (bytes).
 const UNIT_MAX: u64 = 1 << 20;
-/// Offsets at which a byte is written into a hole (bytes). The second offset is not aligned,
-/// because a unit may start anywhere. There are only two offsets, because ext4 allocates a block
-/// for the extent tree as soon as a file has five extents.
+/// Offsets at which one byte is written to measure the allocation unit (bytes). The second offset
+/// is deliberately unaligned. Only two offsets are used, because ext4 allocates a block for the
+/// extent tree as soon as a file has five extents.
 const PLACES: [u64; 2] = [0, (2 << 20) + 70_001];
-/// Offset at which the detected unit is verified (bytes).
+/// Offset of the writes that verify the detected allocation unit (bytes).
 const TRIED_AT: u64 = 6 << 20;
-/// Offsets of single bytes that are written after the data, before holes are punched into the data
-/// (bytes). They give the file so many extents that ext4 allocates a block for the extent tree
-/// before the first hole. Otherwise the first hole would make ext4 allocate this block, which would
-/// hide the space that the hole frees.
+/// Offsets at which one byte each is written before holes are punched (bytes). With these extents,
+/// ext4 allocates its block for the extent tree before the first hole. Otherwise the first hole
+/// would cause this allocation, which would hide the space that the hole frees.
 const BESIDE: [u64; 5] = [3 << 20, 4 << 20, 5 << 20, 6 << 20, 7 << 20];
-/// Size of the smallest hole that is punched (bytes).
+/// Size of the first hole that is punched (bytes). Each further hole is twice as large.
 const HOLE_MIN: u64 = 512;
 
-/// Allocation units of a file system. A unit is None if it cannot be detected or does not exist.
+/// Allocation units of a file system. A unit is None if it could not be detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Units {
     /// Block size that statvfs reports (bytes).
     pub told_bytes: Option<u64>,
-    /// Space that the first byte written into a hole allocates (bytes).
+    /// Space that is allocated when one byte is written into a hole (bytes).
     pub given_bytes: Option<u64>,
-    /// Size of the smallest punched hole, aligned to its size, that frees space (bytes).
+    /// Size of the smallest aligned hole that frees space when it is punched (bytes).
     pub taken_bytes: Option<u64>,
 }
 
-/// Measures the units of allocating and of freeing space, in a new file that is open for writing.
-/// Truncates the file to zero bytes at the end.
+/// Measures the allocation units with a new file that is open for writing. At the end, the file is
+/// truncated to zero bytes.
 ///
 /// # Errors
-/// Writing or flushing fails. A file system without hole punching is not an error.
+/// If a write or a flush failed. A file system without hole punching is not an error.
 pub fn units_of(file: &File) -> io::Result<Units> {
     let given_bytes = allocation_unit(file)?;
     let taken_bytes = freeing_unit(file)?;
@@ -52,13 +51,14 @@ pub fn units_of(file: &File) -> io::Result<Units> {
     Ok(Units { told_bytes: sys::block_bytes(file).ok(), given_bytes, taken_bytes })
 }
 
-/// Flushes the file so that delayed allocations take effect. Returns the allocated size (bytes).
+/// Returns the allocated size of the file (bytes). Flushes the file first, because some file
+/// systems allocate space only when they write the data back.
 fn allocated(file: &File) -> io::Result<u64> {
     file.sync_all()?;
     Ok(file.metadata()?.blocks() * 512)
 }
 
-/// Returns how much space a byte written at `at` allocates (bytes).
+/// Writes one byte at `at` and returns the space that this write allocates (bytes).
 fn allocated_by_byte(file: &File, at: u64) -> io::Result<u64> {
     let before = allocated(file)?;
     file.write_all_at(&[0xA5], at)?;
@@ -72,7 +72,7 @@ fn allocation_unit(file: &File) -> io::Result<Option<u64>> {
     for at in PLACES {
         sizes.push(allocated_by_byte(file, at)?);
     }
-    // A write may also allocate a metadata block, so the smaller size is the unit.
+    // One of the writes may also allocate a metadata block, so the minimum is used.
     let unit = sizes.into_iter().min().unwrap_or(0);
     if unit == 0 || unit > UNIT_MAX {
         return Ok(None);

@@ -1,12 +1,13 @@
-//! Buffers of an engine: one contiguous, aligned region, divided into a slot for each request in
-//! flight.
+//! Buffers of an engine: one contiguous, aligned region, divided into slots. Each request in flight
+//! uses one slot.
 //!
 //! The region is one mapping, so that it can be registered with the kernel as a single buffer. Huge
-//! pages are requested before the first access: a device accepts a limited number of memory
-//! segments per request, so with 4 KiB pages the kernel splits large requests. Safe code cannot
-//! access a slot while it is lent to the kernel. On a stripe, requests are split into pieces. Each
-//! piece has its own slot. The slots of all pieces of a request share one memory area, and each
-//! piece uses a separate part of this area.
+//! pages are used if possible, because a device accepts only a limited number of memory segments
+//! per request: with 4 KiB pages, the kernel splits large requests. Safe code cannot access a slot
+//! while the kernel uses it.
+//!
+//! Requests to a stripe are split into pieces, and each piece has its own slot. The pieces of a
+//! request share one memory area, and each piece uses a separate part of this area.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mapping::Mapping;
 use crate::request::Request;
 
-/// The memory pages of the buffers.
+/// The type of memory pages for the buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum BufferPages {
@@ -35,12 +36,11 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 /// The buffer slots of one engine.
 #[derive(Debug)]
 pub struct SlotBuffers {
-    /// The mapped memory. None only while this value is dropped.
     mapping: Option<Mapping>,
-    /// Whether the memory returns to the pool when this value is dropped.
+    /// Whether the drop of this value puts the memory into `POOL`.
     pooled: bool,
     base: *mut u8,
-    /// Distance between memory areas (bytes).
+    /// Distance between the starts of two memory areas (bytes).
     stride: usize,
     /// Base-2 logarithm of the number of slots that share a memory area.
     share_bits: u32,
@@ -49,26 +49,26 @@ pub struct SlotBuffers {
     in_flight: u32,
 }
 
-// SAFETY: `base` points into `mapping`, which this value owns; see Mapping.
+// SAFETY: `base` points into `mapping`, which this value owns. Mapping is Send.
 unsafe impl Send for SlotBuffers {}
-// SAFETY: a shared reference returns only numbers and an address, never access to the memory.
+// SAFETY: no method that takes `&self` accesses the memory.
 unsafe impl Sync for SlotBuffers {}
 
-/// Memory of dropped engines, which later engines reuse. Mapping a few MiB and touching each page
-/// costs more than reading a small file.
+/// Buffer memory of dropped engines, which later engines reuse. Without the pool, mapping the
+/// memory and touching each page would take longer than reading a small file.
 static POOL: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
 /// Maximum size of the pool (bytes).
 static POOL_BYTES: AtomicUsize = AtomicUsize::new(64 << 20);
 
-/// Empties the pool of reusable memory and limits its future size to `bytes`. For processes with
-/// little memory.
+/// Frees the memory that is kept for later engines, and lowers the limit on this memory to `bytes`
+/// (initially 64 MiB). Processes with little memory call this function.
 pub fn limit_pool(bytes: usize) {
     POOL_BYTES.fetch_min(bytes, Ordering::Relaxed);
     POOL.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-/// Removes a mapping with this length and page type from the pool and returns the mapping. None if
-/// the pool has no such mapping.
+/// Takes a mapping with this length and page type from the pool. None if the pool has no such
+/// mapping.
 fn from_pool(length: usize, huge: bool) -> Option<Mapping> {
     let mut pool = POOL.lock().unwrap_or_else(PoisonError::into_inner);
     let fits = |mapping: &Mapping| mapping.length() == length && mapping.is_huge() == huge;
@@ -85,15 +85,15 @@ fn into_pool(mapping: Mapping) {
 }
 
 impl SlotBuffers {
-    /// Maps `slots` slots of `slot_bytes` each, and touches every page so that no page fault occurs
-    /// during a measurement.
+    /// Allocates `slots` slots of `slot_bytes` each, and touches every page so that no page fault
+    /// occurs during a measurement.
     pub fn new(slots: u32, slot_bytes: usize, pages: BufferPages) -> Result<Self, Error> {
         SlotBuffers::shared(slots, 0, slot_bytes, pages, false)
     }
 
-    /// Maps `memories` memory areas of `slot_bytes` each, and touches every page. Each area is
-    /// shared by `1 << share_bits` slots. If `pooled` is true, memory of the right size from an
-    /// earlier engine of this process is reused.
+    /// Allocates `memories` memory areas of `slot_bytes` each, and touches every page. Each area is
+    /// shared by `1 << share_bits` slots. If `pooled` is true, reuses the memory of a dropped
+    /// engine of this process if its size fits.
     pub fn shared(
         memories: u32,
         share_bits: u32,
@@ -139,10 +139,10 @@ impl SlotBuffers {
         Ok(buffers)
     }
 
-    /// Writes one byte to each page.
     fn touch(&mut self, total: usize) {
         for at in (0..total).step_by(SLOT_ALIGNMENT) {
-            // SAFETY: `at` is inside the region; volatile so that the touch is not optimised.
+            // SAFETY: `at` is inside the region. The write is volatile so that the compiler does
+            // not remove it.
             unsafe { self.base.add(at).write_volatile(0) };
         }
     }
@@ -158,12 +158,10 @@ impl SlotBuffers {
         self.in_flight
     }
 
-    /// Returns the memory of a slot. Neither this slot nor a slot that shares its memory may be in
-    /// flight.
+    /// Returns the memory of a slot.
     ///
     /// # Panics
-    /// If this slot or a slot with the same memory is in flight, because the kernel then uses the
-    /// memory.
+    /// If this slot, or a slot that shares its memory, is in flight.
     pub fn slot_mut(&mut self, slot: u32) -> &mut [u8] {
         let memory = slot as usize >> self.share_bits;
         let first = memory << self.share_bits;
@@ -208,13 +206,13 @@ impl SlotBuffers {
         *lent = false;
     }
 
-    /// Leaks the memory. This is necessary if an engine cannot be drained, because the kernel may
-    /// still write to the memory.
+    /// Leaks the memory. Used if requests do not complete, because the kernel may still write to
+    /// the memory.
     pub(crate) fn leak(mut self) {
         std::mem::forget(self.mapping.take());
     }
 
-    /// Returns the size of the region, and how much of this region is on huge pages according to
+    /// Returns the size of the buffers, and the part of them that is on huge pages according to
     /// /proc/self/smaps (bytes).
     pub fn pages(&self) -> (u64, u64) {
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap_or_default();
@@ -230,7 +228,7 @@ impl Drop for SlotBuffers {
     }
 }
 
-/// Returns `AnonHugePages` of the mapping that contains `address` (bytes).
+/// Returns the value of `AnonHugePages` in smaps for the mapping that contains `address` (bytes).
 pub(crate) fn huge_bytes_at(smaps: &str, address: u64) -> u64 {
     let mut inside = false;
     for line in smaps.lines() {

@@ -1,13 +1,13 @@
-//! Memory, CPU and I/O limits of the control groups that this process is in (cgroups(7); kernel
+//! Reads the memory, CPU and I/O limits of this process's control groups (cgroups(7); kernel
 //! documents admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
 //!
-//! In version 1 and in version 2, a limit applies if it is set on the group of this process or on
-//! any ancestor of this group. A container sees its own group as the root.
+//! A limit applies if it is set on the group of this process or on any ancestor of this group. In a
+//! container, the ancestors above the container's own group are not visible.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The cgroup hierarchies that this process is in.
+/// The control groups of this process: one group in each cgroup hierarchy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     hierarchies: Vec<Hierarchy>,
@@ -16,23 +16,23 @@ pub struct Groups {
 /// A mounted cgroup hierarchy and the group of this process in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Hierarchy {
-    /// Controllers of a version 1 hierarchy. Empty for version 2.
+    /// Controllers of a cgroup v1 hierarchy, for example `memory`. Empty for cgroup v2.
     controllers: Vec<String>,
     mount_point: PathBuf,
     /// Directory of the group, which is `mount_point` or a directory below it.
     group: PathBuf,
 }
 
-/// The CPU quota of a group, and how long the group was throttled.
+/// The CPU quota of a control group, and how long its threads were throttled.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CpuLimit {
-    /// The quota in CPUs, such as 0.2. None without a limit.
+    /// The quota (CPUs), for example 0.2. None without a limit.
     pub cpus: Option<f64>,
     /// Time for which the threads of the group were throttled since the group was created (ns).
     pub throttled_ns: u64,
 }
 
-/// The limits on requests to one block device. Each limit is None if it is not set.
+/// The cgroup limits on requests to one block device. A field is None if the limit is not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoLimit {
     /// Maximum read throughput (bytes per second).
@@ -52,8 +52,8 @@ impl IoLimit {
     }
 }
 
-/// Returns how much memory this process can have (bytes): the memory of this machine, or the memory
-/// limit of the process's control groups if it is smaller. None if neither is known.
+/// Returns the memory of this machine, or the memory limit of this process's control groups if it
+/// is smaller (bytes). None if neither is known.
 pub fn memory_limit_bytes() -> Option<u64> {
     let of_groups = Groups::of_this_process().memory_limit_bytes();
     match (of_groups, machine_memory_bytes()) {
@@ -86,8 +86,8 @@ impl Groups {
             let controllers: Vec<String> =
                 controllers.split(',').filter(|c| !c.is_empty()).map(String::from).collect();
             let mount = mounts.iter().find(|mount| mount.serves(&controllers))?;
-            // In a container, the group of the container is mounted as the root. The path of the
-            // mounted group is therefore removed from the start of `group`.
+            // In a container, the mount contains only the container's group. The path of this group
+            // is removed from `group` to get the path below the mount point.
             let group = Path::new(group);
             let below = group.strip_prefix(&mount.root).unwrap_or(Path::new(""));
             let group = mount.mount_point.join(below);
@@ -97,8 +97,8 @@ impl Groups {
         Groups { hierarchies: hierarchies.collect() }
     }
 
-    /// Returns the directory of this process's group, followed by the directories of its ancestors.
-    /// `controller` selects the hierarchy of a version 1 controller. None selects version 2.
+    /// Returns the directories of this process's group and of its ancestors, the group first.
+    /// `controller` is the name of a cgroup v1 controller. None selects cgroup v2.
     fn folders(&self, controller: Option<&str>) -> Vec<PathBuf> {
         let is_wanted = |hierarchy: &&Hierarchy| match controller {
             Some(name) => hierarchy.controllers.iter().any(|c| c == name),
@@ -109,20 +109,21 @@ impl Groups {
         hierarchy.group.ancestors().take_while(within).map(Path::to_path_buf).collect()
     }
 
-    /// Returns the smallest memory limit (bytes). None without a limit.
+    /// Returns the smallest memory limit of this process's group and its ancestors (bytes). None
+    /// without a limit.
     pub fn memory_limit_bytes(&self) -> Option<u64> {
         let number = |folder: &PathBuf, name| read_number(&folder.join(name));
         let second = self.folders(None);
         let first = self.folders(Some("memory"));
         let high = second.iter().flat_map(|f| [number(f, "memory.max"), number(f, "memory.high")]);
         let old = first.iter().map(|f| number(f, "memory.limit_in_bytes"));
-        // Version 1 represents "no limit" by the largest multiple of the page size.
+        // In cgroup v1, the largest multiple of the page size (almost 2^63) means "no limit".
         high.chain(old).flatten().filter(|bytes| *bytes < 1 << 62).min()
     }
 
-    /// Returns how much more memory the limits allow (bytes). This is the smallest difference
-    /// between the limit of a group and the anonymous memory of this group. None without a limit.
-    /// Page cache does not count as used, because the kernel reclaims it first.
+    /// Returns how much more anonymous memory the limits allow (bytes). For each group, this is the
+    /// limit minus the anonymous memory in use, and the smallest value is returned. None without a
+    /// limit. Page cache does not count as used, because the kernel reclaims it first.
     pub fn memory_left_bytes(&self) -> Option<u64> {
         let left = |folder: &PathBuf, limit: Option<u64>, held: &str| {
             let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
@@ -141,10 +142,10 @@ impl Groups {
         new.chain(old).flatten().min()
     }
 
-    /// Returns how much more memory the limits allow (bytes). This is the smallest difference
-    /// between the limit of a group and all memory charged to this group, except page cache. None
-    /// without a limit. In contrast to [`Groups::memory_left_bytes`], memory that the process has
-    /// returned but the kernel has not freed yet, such as buffers of a closed ring, counts as used.
+    /// Returns how much more memory the limits allow (bytes). For each group, this is the limit
+    /// minus all memory in use except page cache, and the smallest value is returned. None without
+    /// a limit. Unlike [`Groups::memory_left_bytes`], this method counts kernel memory as used, for
+    /// example the buffers of a closed io_uring that the kernel has not freed yet.
     pub fn memory_free_bytes(&self) -> Option<u64> {
         let free = |folder: &PathBuf, names: [&str; 3]| {
             let [limit, used, cached] = names;
@@ -161,8 +162,8 @@ impl Groups {
         new.chain(first.iter().map(|f| free(f, old))).flatten().min()
     }
 
-    /// Returns the smallest CPU quota, and the longest throttled time, of this process's group and
-    /// of its ancestors.
+    /// Returns the smallest CPU quota and the longest throttled time of this process's group and
+    /// its ancestors.
     pub fn cpu_limit(&self) -> CpuLimit {
         let mut limit = CpuLimit::default();
         let mut note = |cpus: Option<f64>, throttled_ns: Option<u64>| {
@@ -193,7 +194,7 @@ impl Groups {
         limit
     }
 
-    /// Returns the limits on requests to the block device with this number (major, minor).
+    /// Returns the smallest limits on requests to the block device with this number (major, minor).
     pub fn io_limit(&self, device: (u32, u32)) -> IoLimit {
         let mut limit = IoLimit::default();
         for folder in self.folders(None) {
@@ -215,7 +216,7 @@ impl Groups {
     }
 }
 
-/// A cgroup mount in mountinfo.
+/// The line of a cgroup mount in /proc/self/mountinfo.
 #[derive(Debug)]
 struct MountLine {
     root: PathBuf,
@@ -253,7 +254,8 @@ fn read_signed(path: &Path) -> Option<i64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Parses `QUOTA PERIOD` (µs) or `max PERIOD` and returns the quota in CPUs. None without a limit.
+/// Parses the file `cpu.max`, which contains `QUOTA PERIOD` (µs) or `max PERIOD`. Returns the quota
+/// (CPUs). None without a limit.
 fn cpu_max(text: &str) -> Option<f64> {
     let mut words = text.split_whitespace();
     let quota: f64 = words.next()?.parse().ok()?;
@@ -261,7 +263,7 @@ fn cpu_max(text: &str) -> Option<f64> {
     (period > 0.0).then_some(quota / period)
 }
 
-/// Returns the value of a field in a flat-keyed file, which has lines of the form `name value`.
+/// Returns the value of a field in a file with lines of the form `name value`.
 fn field(text: &str, name: &str) -> Option<u64> {
     let value = |line: &str| line.strip_prefix(name)?.strip_prefix(' ')?.trim().parse().ok();
     text.lines().find_map(value)
@@ -274,8 +276,8 @@ fn keep_smaller(limit: &mut Option<u64>, found: Option<u64>) {
     };
 }
 
-/// Parses lines such as `8:16 rbps=2097152 wbps=max riops=max wiops=120`. Lowers `limit` to the
-/// limits of the device with this number.
+/// Parses the file `io.max`, with lines such as `8:16 rbps=2097152 wbps=max riops=max wiops=120`.
+/// Lowers each field of `limit` to the device's limit if this is smaller.
 fn io_max(text: &str, (major, minor): (u32, u32), limit: &mut IoLimit) {
     let number = format!("{major}:{minor}");
     for line in text.lines() {
@@ -297,7 +299,7 @@ fn io_max(text: &str, (major, minor): (u32, u32), limit: &mut IoLimit) {
     }
 }
 
-/// Parses lines such as `8:16 2097152`. Returns the limit of the device with this number.
+/// Returns the limit of a device from a file with lines such as `8:16 2097152`.
 fn throttle_of(text: &str, (major, minor): (u32, u32)) -> Option<u64> {
     let number = format!("{major}:{minor} ");
     text.lines().find_map(|line| line.strip_prefix(&number)?.trim().parse().ok())

@@ -1,14 +1,14 @@
-//! The clock: nanoseconds since an arbitrary start, and sleeping until a given time.
+//! Reads the time in nanoseconds since an arbitrary start, and sleeps until a given time.
 //!
-//! [`Monotonic`] is the only code in the workspace that reads the operating system's clock, except
-//! for xtask's benchmarks, which have an independent clock. On x86-64, if the time-stamp counter
-//! (TSC) is trusted, the clock reads this counter, with a scale that a calibration with
-//! `CLOCK_MONOTONIC` determines. The counter is trusted if the kernel's clock source is `tsc`, and
-//! the CPU reports that the counter has a constant rate and never stops. A reading takes about
-//! 15 ns, compared with 31 ns for `clock_gettime`, on the machine described in docs/methodology.md.
-//! Without a trusted counter, the clock is `clock_gettime`.
-//! [`Monotonic::clocks`] reads this clock together with the clocks of the system, so that a run can
-//! report when they disagree.
+//! All code in the workspace uses the clock [`Monotonic`], except for xtask's benchmarks. On
+//! x86-64, this clock reads the CPU's time-stamp counter (TSC) if the counter is trusted: the
+//! kernel's clock source must be `tsc`, and the CPU must report that the counter has a constant
+//! rate and never stops. The rate of the counter is calibrated with `CLOCK_MONOTONIC`. A reading
+//! takes about 15 ns, compared with 31 ns for `clock_gettime`, on the machine described in
+//! docs/methodology.md. Without a trusted counter, the clock calls `clock_gettime`.
+//!
+//! [`Monotonic::clocks`] reads this clock and the system clocks, so that a run can report whether
+//! they diverged.
 
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -21,29 +21,29 @@ pub trait Clock {
     fn now_ns(&self) -> u64;
     /// Sleeps until `now_ns()` reaches `until_ns`, without spinning.
     fn sleep_until(&self, until_ns: u64);
-    /// Waits until `now_ns()` reaches `until_ns`, as exactly as the clock can. May spin.
+    /// Waits until `now_ns()` reaches `until_ns`, as precisely as possible. May spin.
     fn wait_until(&self, until_ns: u64) {
         self.sleep_until(until_ns);
     }
 }
 
-/// Simulated time, which advances only by a call of [`VirtualTime::pass`]. The driver of the
-/// simulated workers advances the time when all workers wait.
+/// Simulated time, which advances only when [`VirtualTime::pass`] is called. The simulation calls
+/// this method when all of its workers wait.
 pub trait VirtualTime: Clock {
     /// Returns how many engines the simulation has created so far. Engines are numbered from 0.
     fn engines(&self) -> u32;
-    /// Advances the time until an engine has completions, and returns the number of this engine.
-    /// Returns None if `until_ns` is reached first.
+    /// Advances the time until an engine has completions, but not beyond `until_ns`. Returns the
+    /// number of this engine, or None if no engine has completions by `until_ns`.
     fn pass(&self, until_ns: u64) -> Option<u32>;
 }
 
-/// The monotonic clock of this machine. All copies of this value show the same time.
+/// The monotonic clock of this machine. All instances in a process show the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Monotonic {
     scale: Option<&'static TscScale>,
 }
 
-/// Readings of several clocks at nearly the same time.
+/// Readings of [`Monotonic`] and of the system clocks at nearly the same time.
 #[derive(Clone, Copy, Debug)]
 pub struct Clocks {
     ours_ns: u64,
@@ -52,21 +52,22 @@ pub struct Clocks {
     unix_ns: i64,
 }
 
-/// Differences between clocks over an interval.
+/// How far the clocks diverged over an interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Disagreement {
-    /// Length of the interval by `CLOCK_MONOTONIC` (ns).
+    /// Length of the interval according to `CLOCK_MONOTONIC` (ns).
     pub elapsed_ns: u64,
-    /// Length of the interval by the clock [`Monotonic`], minus `elapsed_ns` (ns).
+    /// Length of the interval according to [`Monotonic`], minus `elapsed_ns` (ns).
     pub ours_ns: i64,
     /// How long the machine was suspended during the interval (ns).
     pub asleep_ns: i64,
-    /// Amount by which the wall clock was set forward, including slewing (ns).
+    /// Length of the interval according to the wall clock, minus `elapsed_ns` (ns). Positive if the
+    /// wall clock was set forward, negative if it was set back.
     pub wall_ns: i64,
 }
 
 impl Clocks {
-    /// Returns by how much the clocks diverged between an earlier reading and this reading.
+    /// Returns how far the clocks diverged between an earlier reading and this reading.
     pub fn since(&self, earlier: &Clocks) -> Disagreement {
         let difference = |later: u64, earlier: u64| later as i64 - earlier as i64;
         let elapsed = difference(self.monotonic_ns, earlier.monotonic_ns);
@@ -80,9 +81,9 @@ impl Clocks {
 }
 
 impl Clocks {
-    /// Converts a time of the clock [`Monotonic`] to `CLOCK_MONOTONIC`, the clock of timestamps in
-    /// kernel events. The two clocks drift apart by some microseconds per second, so the offset is
-    /// interpolated linearly between this reading and a later one.
+    /// Converts a time of [`Monotonic`] to a time of `CLOCK_MONOTONIC`, which kernel events use for
+    /// their timestamps. The two clocks drift apart by some microseconds per second, so their
+    /// offset is interpolated between this reading and `later`.
     pub fn system_ns(&self, later: &Clocks, ours_ns: u64) -> u64 {
         let offset = |clocks: &Clocks| clocks.monotonic_ns as i64 - clocks.ours_ns as i64;
         let (first, last) = (offset(self), offset(later));
@@ -92,26 +93,26 @@ impl Clocks {
         ours_ns.saturating_add_signed(first + drift as i64)
     }
 
-    /// Returns this reading of `CLOCK_MONOTONIC` (ns).
+    /// Returns the time of `CLOCK_MONOTONIC` at this reading (ns).
     pub fn monotonic_ns(&self) -> u64 {
         self.monotonic_ns
     }
 
-    /// Returns this reading of the wall clock (ns since 1970).
+    /// Returns the time of the wall clock at this reading (ns since 1970).
     pub fn unix_ns(&self) -> i64 {
         self.unix_ns
     }
 
-    /// Converts a time of `CLOCK_MONOTONIC` to a time of the clock [`Monotonic`]. The time must be
-    /// close to this reading.
+    /// Converts a time of `CLOCK_MONOTONIC` to a time of [`Monotonic`]. The time must be close to
+    /// this reading, because the drift between the clocks is ignored.
     pub fn ours_near(&self, monotonic_ns: u64) -> u64 {
         let ahead = monotonic_ns as i64 - self.monotonic_ns as i64;
         self.ours_ns.saturating_add_signed(ahead)
     }
 }
 
-/// Number of times that all clocks are read in a row. With several readings, at least one is
-/// probably not interrupted.
+/// Number of readings from which [`Monotonic::clocks`] selects the fastest, which was probably not
+/// interrupted.
 const TRIES: usize = 16;
 
 /// Conversion of counter ticks to nanoseconds: `base_ns + ((ticks - base_ticks) * mult) >> 32`.
@@ -122,25 +123,26 @@ struct TscScale {
     mult: u64,
 }
 
-/// Duration of the calibration against the system clock (ns). With this duration, reading errors of
-/// about 30 ns amount to 3 parts per million.
+/// Duration of the calibration (ns). An error of about 30 ns in reading the system clock changes
+/// the result by 3 parts per million.
 const CALIBRATION_NS: u64 = 10_000_000;
-/// Time before the deadline at which a sleep ends and spinning starts (ns). An idle CPU of a
-/// virtual machine takes 40 to 50 µs to wake up, and the kernel's timer slack adds up to 50 µs.
+/// How long before the deadline a sleep ends and spinning starts (ns). An idle CPU of a virtual
+/// machine takes 40 to 50 µs to wake up, and the kernel's timer slack adds up to 50 µs.
 const SHARP_NS: u64 = 120_000;
 
-/// The first clock of this process sets the scale, and all later clocks use the same scale.
+/// The conversion from TSC ticks to nanoseconds that all clocks of this process share. The first
+/// clock sets it. The inner None means that the clocks call `clock_gettime`.
 static SCALE: OnceLock<Option<TscScale>> = OnceLock::new();
 
 impl Monotonic {
-    /// Returns the clock of this process. The first call calibrates the counter (10 ms).
+    /// Returns the clock of this process. The first call calibrates the clock, which takes 10 ms.
     pub fn new() -> Self {
         Monotonic { scale: SCALE.get_or_init(TscScale::calibrate).as_ref() }
     }
 
-    /// Returns a clock without the 10 ms calibration, for a process that does not measure. If no
-    /// clock of this process was calibrated before, all its clocks read the system clock from now
-    /// on.
+    /// Returns the clock of this process without the 10 ms calibration. Used by processes that do
+    /// not measure. If no earlier call has calibrated the clock, it is never calibrated, and all
+    /// instances in this process read the system clock.
     pub fn uncalibrated() -> Self {
         Monotonic { scale: SCALE.get_or_init(|| None).as_ref() }
     }
@@ -150,7 +152,8 @@ impl Monotonic {
         if self.scale.is_some() { "tsc" } else { "clock_gettime" }
     }
 
-    /// Reads this clock and the system clocks several times. Returns the fastest reading.
+    /// Reads this clock and the system clocks several times. Returns the reading that took the
+    /// shortest time.
     pub fn clocks(&self) -> Clocks {
         let one = || {
             let before_ns = self.now_ns();
@@ -164,8 +167,8 @@ impl Monotonic {
         tightest.1
     }
 
-    /// Sleeps until shortly before `until_ns` and spins for the rest of the time. This is accurate
-    /// to about a microsecond and costs up to 0.12 ms of CPU time.
+    /// Sleeps until shortly before `until_ns` and spins for the rest of the time. The end of the
+    /// wait is accurate to about a microsecond. The spinning uses up to 0.12 ms of CPU time.
     pub fn sleep_sharply_until(&self, until_ns: u64) {
         self.sleep_until(until_ns.saturating_sub(SHARP_NS));
         while self.now_ns() < until_ns {
@@ -210,7 +213,7 @@ impl Clock for Monotonic {
 }
 
 impl TscScale {
-    /// Calibrates the counter against the system clock. None if the counter is not trusted.
+    /// Calibrates the TSC against the system clock. None if the TSC cannot be used.
     fn calibrate() -> Option<TscScale> {
         if !tsc_is_trusted() {
             return None;
@@ -233,8 +236,8 @@ impl TscScale {
     }
 }
 
-/// Returns true if the kernel uses the counter as its clock source and the CPU reports the counter
-/// as steady.
+/// Returns true if the kernel uses the TSC as its clock source, and the CPU reports that the TSC
+/// has a constant rate and never stops.
 fn tsc_is_trusted() -> bool {
     if !cfg!(target_arch = "x86_64") {
         return false;
@@ -250,8 +253,8 @@ pub fn thread_cpu_ns() -> u64 {
     sys::thread_cpu_ns()
 }
 
-/// Returns the nanoseconds since 1970 (UTC) by the wall clock. The wall clock can be set, so it is
-/// used only for labels and never to measure.
+/// Returns the time of the wall clock (ns since 1970, UTC). The wall clock can be set, so its times
+/// are used only as labels, never to measure durations.
 pub fn unix_ns() -> i64 {
     sys::realtime_ns()
 }

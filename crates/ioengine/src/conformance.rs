@@ -1,9 +1,9 @@
-//! Tests that every I/O engine must pass, including the engine of a simulator.
+//! Tests that every I/O engine must pass, including the engine of the simulator.
 //!
-//! Each function creates engines with the given closure, on a file in which every 512-byte sector
-//! begins with the sector's offset in the file. The function panics with an explanation if the
-//! engine breaks the contract of [`Engine::submit_and_wait`]. The module is compiled for tests, and
-//! with the feature `conformance` for engines of other crates.
+//! Each test is a function that takes a closure, which creates an engine on a test file. In this
+//! file, every 512-byte sector begins with the sector's offset. The function panics if the engine
+//! breaks the contract of [`Engine::submit_and_wait`]. Other crates enable the feature
+//! `conformance` to test their engines.
 
 use std::fs::File;
 use std::io::Write;
@@ -27,14 +27,15 @@ pub fn write_positions(file: &mut File, bytes: u64) {
     file.sync_all().expect("the test file can be flushed");
 }
 
-/// A function that creates an engine with the given number of slots of the given size (bytes).
+/// A function that creates an engine. Its arguments are the number of slots and the size of each
+/// slot (bytes).
 pub type Make<'a, E> = &'a dyn Fn(u32, u32) -> Result<E, Error>;
 
 fn read(slot: u32, offset: u64, length: u32) -> Request {
     Request { offset, length, within: 0, slot, file: 0, op: Op::Read }
 }
 
-/// Submits requests, waits until all complete, and returns the completions in order of arrival.
+/// Submits requests and waits until all have completed. Returns the completions.
 fn run<E: Engine>(engine: &mut E, batch: &[Request]) -> Vec<Completion> {
     let mut done = Vec::new();
     engine
@@ -50,7 +51,8 @@ fn position_in<E: Engine>(engine: &mut E, slot: u32, at: usize) -> u64 {
     u64::from_le_bytes(bytes)
 }
 
-/// Checks that each slot receives the data of its own request, in whatever order requests complete.
+/// Checks that the data of each read arrives in the slot of this read, even if requests complete in
+/// a different order.
 pub fn reads_bring_the_bytes_of_their_offset<E: Engine>(make: Make<E>, file_bytes: u64) {
     let depth = 16_u32;
     let mut engine = make(depth, 8192).expect("the engine can be made");
@@ -84,8 +86,8 @@ pub fn a_read_at_the_end_is_short_and_past_it_empty<E: Engine>(make: Make<E>, fi
     assert_eq!(past[0].result, 0, "a read that starts at the end returns no bytes");
 }
 
-/// Checks that the remainder of a short transfer is stored in the same slot, after the bytes that
-/// were already transferred.
+/// Checks that a short read can be continued: the second request stores its data in the same slot,
+/// after the data of the first request.
 pub fn the_rest_of_a_request_lands_behind_the_first_part<E: Engine>(make: Make<E>) {
     let mut engine = make(1, 8192).expect("the engine can be made");
     run(&mut engine, &[read(0, 0, 4096)]);
@@ -95,7 +97,8 @@ pub fn the_rest_of_a_request_lands_behind_the_first_part<E: Engine>(make: Make<E
     assert_eq!(position_in(&mut engine, 0, 4096), 65536);
 }
 
-/// Checks that on a file opened read-only, the writes of a batch fail and its reads succeed.
+/// Checks that in a batch of reads and writes to a file that is open read-only, only the writes
+/// fail.
 pub fn errors_reach_the_right_request<E: Engine>(make: Make<E>) {
     let mut engine = make(8, 4096).expect("the engine can be made");
     let op = |slot| if slot % 2 == 1 { Op::Write } else { Op::Read };
@@ -129,7 +132,7 @@ pub fn a_deadline_returns_and_loses_nothing<E: Engine>(make: Make<E>) {
     }
 }
 
-/// Checks that a call with `at_least` 0 only polls, and that later calls deliver the completions
+/// Checks that a call with `at_least` 0 does not wait, and that later calls return the completions
 /// that were not ready.
 pub fn polling_does_not_wait<E: Engine>(make: Make<E>) {
     let mut engine = make(4, 4096).expect("the engine can be made");
@@ -145,8 +148,8 @@ pub fn polling_does_not_wait<E: Engine>(make: Make<E>) {
     assert_eq!(done, [Completion { slot: 0, result: 4096 }]);
 }
 
-/// Checks that nothing is written into reused memory after an engine was dropped with requests in
-/// flight.
+/// Checks that an engine that is dropped with requests in flight does not write to its memory after
+/// the memory was freed.
 pub fn a_dropped_engine_leaves_memory_alone<E: Engine>(make: Make<E>) {
     for _ in 0..20 {
         let mut engine = make(16, 65536).expect("the engine can be made");
@@ -163,7 +166,7 @@ pub fn a_dropped_engine_leaves_memory_alone<E: Engine>(make: Make<E>) {
     }
 }
 
-/// Checks that the same engine reads written data back from the offsets to which it was written.
+/// Checks that data is written at the requested offsets, by reading it back.
 pub fn writes_land_where_they_say<E: Engine>(make: Make<E>) {
     let mut engine = make(8, 4096).expect("the engine can be made");
     let slots = engine.slots();
@@ -202,12 +205,12 @@ mod tests {
     use crate::target::{Caching, Target};
 
     const FILE_BYTES: u64 = 2 << 20;
-    /// The number of files in the stripe. The test file fills a whole number of stripe rows.
+    /// The number of files in the stripe.
     const MEMBERS: usize = 4;
     const CHUNK_BYTES: usize = 4096;
 
-    /// Reports a skipped test on stderr, and in the log file that `HALFPOWER_SKIP_LOG` specifies,
-    /// if this variable is set.
+    /// Prints that a test is skipped. Also appends the line to the file that the environment
+    /// variable `HALFPOWER_SKIP_LOG` specifies, if it is set.
     fn skipped(name: &str, reason: &str) {
         let line = format!("skipped: {name}: {reason}");
         eprintln!("{line}");
@@ -230,8 +233,8 @@ mod tests {
             format!("{}{}", self.engine_kind, options.collect::<String>())
         }
 
-        /// Returns the parameters of an engine of this variant. The depth is 1 if the engine kind
-        /// does not support `depth`.
+        /// Returns the parameters of an engine. Uses depth 1 if the engine does not support
+        /// `depth`.
         fn spec(self, caching: Caching, depth: u32, slot_bytes: u32) -> EngineSpec {
             let Variant { engine_kind, options } = self;
             let allowed = engine_kind.check_depth(depth, caching.is_direct());
@@ -240,8 +243,8 @@ mod tests {
         }
     }
 
-    /// Returns every engine that does I/O on files, without options and with each option that it
-    /// supports.
+    /// Returns the variants to test: each engine that does I/O on files, without options and with
+    /// each option that it supports.
     fn variants() -> Vec<Variant> {
         let none = EngineOptions::default();
         let all = [
@@ -252,7 +255,7 @@ mod tests {
             EngineOptions { fua: true, ..none },
             EngineOptions { any_thread: true, ..none },
         ];
-        // `any_thread` makes a difference only for io_uring.
+        // Only io_uring behaves differently with `any_thread`.
         let differs = |v: &Variant| !v.options.any_thread || v.engine_kind == EngineKind::IoUring;
         let on_files = |kind: &EngineKind| kind.takes_files();
         let does_io = EngineKind::ALL.into_iter().filter(on_files);
@@ -265,7 +268,7 @@ mod tests {
         does_io.flat_map(of).filter(supports).filter(differs).collect()
     }
 
-    /// Splits the bytes of the test file into the contents of the stripe's files.
+    /// Distributes the bytes of the test file over the files of the stripe.
     fn distribute(bytes: &[u8]) -> Vec<Vec<u8>> {
         let mut shares = vec![Vec::new(); MEMBERS];
         for (number, chunk) in bytes.chunks(CHUNK_BYTES).enumerate() {
@@ -274,8 +277,8 @@ mod tests {
         shares
     }
 
-    /// Runs a check for every variant that this host offers, with buffered and with direct I/O, on
-    /// a single file and on a stripe of files.
+    /// Runs a check for every variant that this host supports, with buffered and with direct I/O,
+    /// on a single file and on a stripe.
     fn each_engine_kind(check: impl Fn(Make<HostEngine>)) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("positions");
@@ -301,7 +304,7 @@ mod tests {
         }
     }
 
-    /// Runs a check for the engine `network`, on a file that a server in this process exports.
+    /// Runs a check for the `network` engine. A server in this process exports the test file.
     #[cfg(feature = "network")]
     fn network(writable: bool, check: impl Fn(Make<HostEngine>)) {
         let file = tempfile::NamedTempFile::new().unwrap();
@@ -329,8 +332,8 @@ mod tests {
         network(true, |make| writes_land_where_they_say(make));
     }
 
-    /// Checks whether a variant works on this host. If the parameters are valid but the host does
-    /// not support them, reports the test as skipped.
+    /// Returns true if a variant works on this host. Reports the test as skipped if the combination
+    /// is valid but this host does not support it.
     fn is_offered(variant: Variant, paths: &[PathBuf], caching: Caching) -> bool {
         let (path, striped) = (&paths[0], paths.len() > 1);
         let maps = variant.engine_kind == EngineKind::Mmap;

@@ -1,7 +1,7 @@
-//! Properties of block devices, read from sysfs (Documentation/ABI/stable/sysfs-block).
+//! Reads the properties of block devices from sysfs (Documentation/ABI/stable/sysfs-block):
+//! identity, queue limits, I/O counters and link rates.
 //!
-//! This module only reads: identity, queue limits, counters and link rates. Every value is
-//! optional, because virtual devices lack most of them.
+//! Most values are optional, because virtual devices do not have all of them.
 
 use std::fs;
 use std::ops::Add;
@@ -29,8 +29,8 @@ pub struct DeviceInfo {
     pub transfer_mode: Option<String>,
     /// The I/O scheduler in use.
     pub scheduler: Option<String>,
-    /// The type of write cache that the kernel assumes for the device ("write back", "write
-    /// through").
+    /// The write cache mode that the kernel assumes: "write back" (volatile cache) or "write
+    /// through".
     pub write_cache: Option<String>,
     /// The capacity of the disk or partition (bytes).
     pub size_bytes: Option<u64>,
@@ -54,13 +54,13 @@ pub struct DeviceInfo {
 pub struct DeviceCounters {
     /// The number of completed read requests.
     pub reads: u64,
-    /// The number of read requests that the kernel merged into other requests before it sent them.
+    /// The number of reads that the kernel merged with an adjacent request in the queue.
     pub read_merges: u64,
     /// The number of sectors read (512 bytes each).
     pub read_sectors: u64,
     /// The number of completed write requests.
     pub writes: u64,
-    /// The number of write requests that the kernel merged into other requests before it sent them.
+    /// The number of writes that the kernel merged with an adjacent request in the queue.
     pub write_merges: u64,
     /// The number of sectors written (512 bytes each).
     pub write_sectors: u64,
@@ -81,15 +81,15 @@ impl DeviceCounters {
     }
 }
 
-/// Returns the rotation speed (revolutions per minute) from the page "block device characteristics"
-/// (SCSI page B1h). In the page, 0 means not reported and 1 means non-rotating.
+/// Returns the rotation speed (revolutions per minute) from the SCSI page "block device
+/// characteristics" (B1h). In this page, 0 means "not reported" and 1 means "non-rotating".
 fn revolutions(page: &[u8]) -> Option<u32> {
     let rate = u16::from_be_bytes([*page.get(4)?, *page.get(5)?]);
     (0x401..0xffff).contains(&rate).then(|| rate.into())
 }
 
-/// Returns the transfer mode of an ATA drive. `disk` is the sysfs directory of the disk, below
-/// "ataN/hostN/targetN:0:D". The kernel describes drive D of the port ataN in ataN/linkN/devN.D
+/// Returns the transfer mode of an ATA drive. `disk` is the sysfs directory of the disk. If `disk`
+/// is below `ataN/hostN/targetN:0:D`, the attributes of the drive are in `ataN/linkN/devN.D`
 /// (Documentation/ABI/testing/sysfs-ata).
 fn transfer_mode(disk: &Path) -> Option<String> {
     let port = disk.ancestors().find(|folder| {
@@ -105,9 +105,8 @@ fn transfer_mode(disk: &Path) -> Option<String> {
     Some(mode.trim_start_matches("XFER_").replace('_', " "))
 }
 
-/// Returns the serial number from the page "unit serial number" (SCSI page 80h). The page has a
-/// header of four bytes, of which the last two contain the length of the serial number. The serial
-/// number follows, padded with blanks.
+/// Returns the serial number from the SCSI page "unit serial number" (80h). Bytes 2 and 3 contain
+/// the length of the serial number. The serial number starts at byte 4 and is padded with blanks.
 fn unit_serial(page: &[u8]) -> Option<String> {
     let length = usize::from(u16::from_be_bytes([*page.get(2)?, *page.get(3)?]));
     let number = String::from_utf8_lossy(page.get(4..4 + length)?).trim().to_owned();
@@ -130,13 +129,13 @@ impl Add for DeviceCounters {
     }
 }
 
-/// A link between the host and a device, with the nominal rate of the link.
+/// The nominal rate of a link between the host and a device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdvertisedRate {
     /// The name of the link ("PCIe link 16 GT/s x4").
     pub component: String,
-    /// The rate of the link after subtracting the line coding, but not the protocol overhead (bytes
-    /// per second).
+    /// The rate of the link (bytes per second). The overhead of the line coding (for example
+    /// 8b/10b) is subtracted, the overhead of the protocol is not.
     pub bytes_per_s: f64,
     /// The path of the sysfs file that reports the rate.
     pub source: String,
@@ -145,26 +144,25 @@ pub struct AdvertisedRate {
 /// A block device found in sysfs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// The sysfs directory of the disk or partition.
     folder: PathBuf,
-    /// The sysfs directory of the whole disk.
+    /// The sysfs directory of the whole disk. Equal to `folder` if the device is not a partition.
     disk: PathBuf,
 }
 
 impl Device {
-    /// Returns the device with this device number (major, minor). None if sysfs does not list it.
+    /// Returns the device with this number (major, minor). None if sysfs has no such device.
     pub fn of((major, minor): (u32, u32)) -> Option<Device> {
         let link = format!("/sys/dev/block/{major}:{minor}");
         Device::at(fs::canonicalize(link).ok()?)
     }
 
-    /// Returns the device with a device number in the kernel's notation ("8:0"). None if sysfs does
-    /// not list it.
+    /// Returns the device with a number such as "8:0" (major:minor). None if sysfs has no such
+    /// device.
     pub fn numbered(number: &str) -> Option<Device> {
         Device::of(parse_number(number.trim())?)
     }
 
-    /// Returns the device with this sysfs directory, which must be a path without symbolic links.
+    /// Returns the device with this sysfs directory. The path must not contain symbolic links.
     pub(crate) fn at(folder: PathBuf) -> Option<Device> {
         let partition = folder.join("partition").exists();
         let disk = if partition { folder.parent()?.to_path_buf() } else { folder.clone() };
@@ -228,7 +226,7 @@ impl Device {
         file_name(&self.folder)
     }
 
-    /// Returns the text of an attribute file below the device's sysfs directory.
+    /// Returns the content of the file at `path` below the device's sysfs directory.
     pub fn text(&self, path: &str) -> Option<String> {
         read(&self.folder.join(path))
     }
@@ -265,9 +263,9 @@ impl Device {
         parse_counters(&fs::read_to_string(self.folder.join("stat")).ok()?)
     }
 
-    /// Returns the parent devices of the disk, nearest first. Each tuple contains the name, the
-    /// subsystem ("pci", "scsi"), and the rate of the link, which is None if the parent reports no
-    /// rate.
+    /// Returns the devices above the disk in the sysfs tree, nearest first. Each tuple contains the
+    /// name of the device, its subsystem ("pci", "scsi"), and the rate of its link. The rate is
+    /// None if sysfs does not report it.
     pub fn buses(&self) -> Vec<(String, String, Option<AdvertisedRate>)> {
         let on_a_bus = |folder: &Path| {
             let subsystem = fs::canonicalize(folder.join("subsystem")).ok();
@@ -279,13 +277,13 @@ impl Device {
         self.disk.ancestors().skip(1).filter_map(on_a_bus).collect()
     }
 
-    /// Returns the links to the device whose rate is known, nearest first.
+    /// Returns the known link rates on the path from the device to the host, nearest link first.
     pub fn advertised(&self) -> Vec<AdvertisedRate> {
         self.disk.ancestors().filter_map(link_rate).collect()
     }
 }
 
-/// Returns the block devices that a sysfs directory lists, sorted by name.
+/// Returns the block devices that have an entry in a sysfs directory, sorted by name.
 fn devices_in(folder: &Path) -> Vec<Device> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let folders = entries.filter_map(|entry| fs::canonicalize(entry.path()).ok());
@@ -338,8 +336,8 @@ fn pcie_rate(folder: &Path) -> Option<AdvertisedRate> {
     let speed = read(&speed_file)?;
     let width: f64 = read(&folder.join("current_link_width"))?.parse().ok()?;
     let gt_per_s: f64 = speed.split_whitespace().next()?.parse().ok()?;
-    // PCIe uses 8b/10b coding below 8 GT/s, and 128b/130b coding at 8 GT/s and above (PCI Express
-    // Base Specification).
+    // PCIe uses 8b/10b line coding below 8 GT/s and 128b/130b from 8 GT/s (PCI Express Base
+    // Specification).
     let coding = if gt_per_s < 8.0 { 0.8 } else { 128.0 / 130.0 };
     (width > 0.0).then(|| AdvertisedRate {
         component: format!("PCIe link {gt_per_s} GT/s x{width}"),

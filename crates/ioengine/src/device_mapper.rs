@@ -1,5 +1,5 @@
 //! Lists the target types that a device-mapper volume uses, such as `linear` or `crypt`
-//! (Documentation/admin-guide/device-mapper). The ioctl (`linux/dm-ioctl.h`) needs root.
+//! (Documentation/admin-guide/device-mapper). Needs root for the ioctl (`linux/dm-ioctl.h`).
 
 use std::fs::File;
 use std::io;
@@ -21,12 +21,12 @@ const DEVICE_AT: usize = 40;
 /// The offsets of the fields next and target_type in struct dm_target_spec (bytes).
 const NEXT_AT: usize = 20;
 const TYPE_AT: usize = 24;
-/// The size of the buffer for the reply (bytes). The kernel truncates the reply for a longer table,
-/// so that only the first targets are returned.
+/// The size of the buffer for the reply (bytes). If the table of targets is larger, the kernel
+/// returns only the first targets.
 const ANSWER_BYTES: usize = 16 << 10;
 
-/// Returns the target types of a volume, without duplicates, in table order. `control` is the path
-/// of `/dev/mapper/control`.
+/// Returns the target types of a volume, without duplicates, in the order of the volume's table.
+/// `control` is the path of `/dev/mapper/control`.
 ///
 /// # Errors
 /// If the caller is not root, or if the device is not a device-mapper volume.
@@ -36,7 +36,7 @@ pub fn target_types(control: &Path, (major, minor): (u32, u32)) -> io::Result<Ve
     memory[..4].copy_from_slice(&4_u32.to_ne_bytes());
     memory[DATA_SIZE_AT..][..4].copy_from_slice(&(ANSWER_BYTES as u32).to_ne_bytes());
     memory[DATA_START_AT..][..4].copy_from_slice(&(HEADER_BYTES as u32).to_ne_bytes());
-    // The kernel encodes device numbers in this way (huge_encode_dev).
+    // The encoding of device numbers is that of the kernel function huge_encode_dev.
     let device = u64::from(minor & 0xff | major << 8 | (minor & !0xff) << 12);
     memory[DEVICE_AT..][..8].copy_from_slice(&device.to_ne_bytes());
     // SAFETY: the kernel reads and writes at most `data_size` bytes, which is the size of `memory`.

@@ -1,9 +1,9 @@
-//! I/O engines: different methods of issuing requests, behind one trait.
+//! I/O engines issue requests, each with a different kernel interface or protocol.
 //!
-//! The measured loop calls only [`Engine::submit_and_wait`], which submits a batch and waits for a
-//! minimum number of completions or a deadline. Each I/O engine is one file in `engine/`.
-//! [`EngineKind`] lists the engines. [`HostEngine`] is an enum over all engines, so a worker that
-//! is generic over [`Engine`] pays one predictable branch per call.
+//! All engines implement the trait [`Engine`]. In a measurement, workers call only
+//! [`Engine::submit_and_wait`], which submits a batch and waits for a minimum number of completions
+//! or a deadline. [`EngineKind`] lists the engines, and each engine is one file in `engine/`. The
+//! enum [`HostEngine`] contains any engine and adds one predictable branch to each call.
 
 mod delay;
 mod faulty;
@@ -47,14 +47,13 @@ use crate::fault::FaultPlan;
 use crate::mode::Hint;
 use crate::request::{Completion, Request};
 
-/// Issues requests and reaps completions. Engines are not shared between threads: each worker
-/// creates its own engine.
+/// Issues requests and reaps completions. Each worker thread creates its own engine.
 pub trait Engine {
-    /// Whether requests transfer data. If false, the content of buffers has no effect, and the load
-    /// generator does not touch them.
+    /// Whether requests transfer data. If false, workers do not touch the buffers, because their
+    /// content has no effect.
     const MOVES_DATA: bool = true;
 
-    /// Returns the number of slots, which is also the maximum number of requests in flight.
+    /// Returns the number of slots. Each request in flight uses one slot.
     fn slots(&self) -> u32;
 
     /// Returns the memory of a slot that is not in flight.
@@ -72,18 +71,18 @@ pub trait Engine {
         Setup::default()
     }
 
-    /// Returns true if the engine itself reports an error when requests hang. Otherwise the caller
-    /// has to detect requests that do not complete.
+    /// Returns true if the engine itself returns an error when a request does not complete in time.
+    /// Otherwise the caller has to detect such requests.
     fn gives_up(&self) -> bool {
         false
     }
 
-    /// Makes everything that this engine wrote durable, if the engine has its own connection to a
-    /// server. Returns false if the engine has no connection. The caller must then call
-    /// [`crate::Target::sync`]. No request may be in flight.
+    /// Makes all writes of this engine durable. Returns false if the engine does nothing, because
+    /// it has no connection to a server. The caller must then call [`crate::Target::sync`]. No
+    /// request may be in flight.
     ///
     /// # Errors
-    /// If the flush failed. Then no write is known to be durable.
+    /// If the flush failed. In this case, earlier writes may not be durable.
     fn flush(&mut self) -> Result<bool, Error> {
         Ok(false)
     }
@@ -108,12 +107,12 @@ pub trait Engine {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Setup {
-    /// The flags and registrations in use ("DEFER_TASKRUN, registered buffers"). Empty if there are
-    /// none.
+    /// The kernel features in use, for example "DEFER_TASKRUN, registered buffers". Empty if there
+    /// are none.
     pub features: String,
     /// The total size of the buffers (bytes).
     pub buffer_bytes: u64,
-    /// The part of the buffers that is backed by huge pages (bytes).
+    /// The size of the part of the buffers that is on huge pages (bytes).
     pub huge_bytes: u64,
 }
 
@@ -124,9 +123,9 @@ pub struct EngineSpec {
     pub engine_kind: EngineKind,
     /// The queue depth: the maximum number of outstanding requests.
     pub depth: u32,
-    /// The size of each slot, which is also the maximum request size (bytes).
+    /// The size of each buffer slot, which is also the maximum request size (bytes).
     pub slot_bytes: u32,
-    /// The type of memory pages that back the slots.
+    /// The type of memory pages for the buffers.
     pub pages: BufferPages,
     /// The options of the engine.
     pub options: EngineOptions,
@@ -138,7 +137,7 @@ pub struct EngineSpec {
 pub enum EngineKind {
     /// Does no I/O: every request completes immediately. Measures halfpower's own overhead.
     Null,
-    /// Does no I/O: requests complete when a simulated reference device would complete them.
+    /// Does no I/O: requests complete after the time that a simulated reference device needs.
     Delay,
     /// Issues one blocking pread or pwrite at a time.
     Sync,
@@ -149,7 +148,7 @@ pub enum EngineKind {
     Threads,
     /// Uses the kernel's aio (io_submit, io_getevents).
     Libaio,
-    /// Uses io_uring, with registered ring, files and buffers if the kernel allows them.
+    /// Uses io_uring, and registers the ring, the files and the buffers if the kernel allows this.
     IoUring,
     /// Sends commands to an NVMe namespace through io_uring, without the block layer.
     Nvme,
@@ -164,12 +163,12 @@ pub struct Availability {
     pub engine_kind: EngineKind,
     /// Whether the I/O engine can be used on this host.
     pub available: bool,
-    /// The kernel features that the I/O engine uses, or why it is unavailable and what would help.
+    /// The kernel features that the I/O engine uses. If it is unavailable, the reason and a remedy.
     pub detail: String,
 }
 
 impl EngineKind {
-    /// All I/O engines, simplest first.
+    /// All I/O engines.
     pub const ALL: [EngineKind; 9] = [
         EngineKind::Null,
         EngineKind::Delay,
@@ -182,7 +181,7 @@ impl EngineKind {
         EngineKind::Network,
     ];
 
-    /// Returns the name of the I/O engine in flags and results.
+    /// Returns the name of the I/O engine, for example `io_uring`.
     pub fn name(self) -> &'static str {
         match self {
             EngineKind::Null => "null",
@@ -216,17 +215,17 @@ impl EngineKind {
         }
     }
 
-    /// Returns true if the I/O engine works on open files and devices of this host.
+    /// Returns true if the I/O engine accesses open files or block devices of this host.
     pub fn takes_files(self) -> bool {
         self.does_io() && !matches!(self, EngineKind::Nvme | EngineKind::Network)
     }
 
-    /// Returns true if the I/O engine does I/O. `null` and `delay` access no target.
+    /// Returns true if the I/O engine does I/O. False for `null` and `delay`.
     pub fn does_io(self) -> bool {
         !matches!(self, EngineKind::Null | EngineKind::Delay)
     }
 
-    /// Checks whether this host offers the I/O engine.
+    /// Checks whether this host supports the I/O engine.
     pub fn availability(self) -> Availability {
         let found = match self {
             EngineKind::Null
@@ -284,7 +283,7 @@ impl fmt::Display for EngineKind {
 impl FromStr for EngineKind {
     type Err = Error;
 
-    /// Accepts halfpower's names, and fio's names for the same engines.
+    /// Parses the name of an I/O engine. Also accepts fio's names, for example `psync` for `sync`.
     fn from_str(text: &str) -> Result<Self, Error> {
         match text {
             "null" => Ok(EngineKind::Null),
@@ -334,11 +333,11 @@ pub enum HostEngine {
 }
 
 impl HostEngine {
-    /// Creates the I/O engine of `spec` on open files. `hint` is the access hint that was already
-    /// given to the kernel for these files. Must be called by the thread that will use the engine.
+    /// Creates the I/O engine of `spec` on open files. `hint` is the access hint that the kernel
+    /// was given for these files. Must be called by the thread that will use the engine.
     ///
     /// # Errors
-    /// If the system does not offer a feature that the I/O engine needs.
+    /// If the engine does not work on files, or this host lacks a feature that the engine needs.
     pub fn on_files(
         files: impl Into<Files>,
         spec: &EngineSpec,
@@ -366,8 +365,8 @@ impl HostEngine {
         })
     }
 
-    /// Wraps the engine so that it injects the faults of a plan. With an empty plan, returns the
-    /// engine unchanged.
+    /// Returns an engine that injects the faults of a plan into the requests of this engine. If the
+    /// plan is empty, returns this engine.
     #[must_use]
     pub fn suffering(self, plan: &FaultPlan) -> HostEngine {
         if plan.rules.is_empty() {

@@ -1,6 +1,7 @@
-//! The error type of this crate. It contains what failed, why, and what to try.
+//! The error type of this crate.
 //!
-//! Every message is one line: what failed, the cause, and after a semicolon the remedy.
+//! Every message is one line. It says what failed, then the cause, and after a semicolon the
+//! remedy, for example `writing /data/x: no space left on device; use a smaller file`.
 //! [`ErrorKind`] lets a program choose an exit code without parsing the text.
 
 use std::fmt;
@@ -10,10 +11,11 @@ use std::io;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// The caller requested something impossible (depth 8 on `sync`, a missing path).
+    /// The parameters are invalid, for example queue depth 8 with the engine `sync`, or a path that
+    /// does not exist.
     Usage,
-    /// The operation was refused because it could destroy data, or create a file where a device was
-    /// expected.
+    /// The operation was refused because it could destroy data, or because it would create a
+    /// regular file under `/dev`.
     Refused,
     /// This kernel, file system or host does not support the operation.
     Unsupported,
@@ -21,7 +23,7 @@ pub enum ErrorKind {
     NoSpace,
     /// The file system or device is read-only, or permission is missing.
     NotWritable,
-    /// A system call failed for another reason.
+    /// Any other failure.
     Io,
 }
 
@@ -95,10 +97,11 @@ impl fmt::Display for Error {
     }
 }
 
-/// Returns the system's text for an error, in lower case and without Rust's "(os error N)".
+/// Returns the text of an error in lower case and without Rust's suffix, for example `no space left
+/// on device` instead of `No space left on device (os error 28)`.
 pub fn cause(source: &io::Error) -> String {
-    // In the block layer these error numbers have special meanings (blk_errors in
-    // block/blk-core.c), which the system's texts do not mention.
+    // The block layer uses these error numbers for errors that their standard texts do not describe
+    // (blk_errors in block/blk-core.c).
     let of_block_layer = match source.raw_os_error() {
         Some(libc::EILSEQ) => Some(
             "the checksum of a block is wrong, or the block was never written, or a name has \

@@ -1,5 +1,5 @@
-//! Uses FIEMAP to find where on its disk a file is stored. This is necessary because kernel I/O
-//! events contain sectors of whole disks, never files.
+//! Finds the disk sectors in which a file is stored, with FIEMAP. Tracing needs them, because the
+//! I/O events of the kernel contain sectors of whole disks and no file names.
 
 use std::fs::File;
 use std::io;
@@ -9,13 +9,12 @@ use crate::sys;
 
 /// FIEMAP_EXTENT_LAST: the flag of the last extent of a file.
 const LAST: u32 = 0x1;
-/// The flags of extents whose disk location is unknown, not yet chosen, encoded, not block-aligned,
-/// inline in metadata, or a tail in a shared block.
+/// The flags of extents that have no usable disk address: `FIEMAP_EXTENT_UNKNOWN`, `DELALLOC`,
+/// `ENCODED`, `NOT_ALIGNED`, `DATA_INLINE` and `DATA_TAIL`.
 const NOWHERE: u32 = 0x2 | 0x4 | 0x8 | 0x100 | 0x200 | 0x400;
-/// The approximate maximum number of extents that are read. Further extents are ignored.
+/// Reading stops after about this many extents. Further extents are ignored.
 const EXTENTS_MAX: usize = 1 << 20;
-/// The size of a sector in sysfs and in kernel events, which does not depend on the sector size of
-/// the disk (bytes).
+/// The unit of sector numbers in sysfs and in kernel events (bytes). It is the same for all disks.
 const SECTOR_BYTES: u64 = 512;
 
 /// A part of a target that is stored contiguously on its disk.
@@ -25,12 +24,12 @@ pub struct DiskExtent {
     pub offset: u64,
     /// The length of the extent (bytes).
     pub bytes: u64,
-    /// The first sector of the extent, counted from the beginning of the whole disk and not of the
-    /// partition (sectors of 512 bytes).
+    /// The first sector of the extent on the whole disk, not on the partition (in units of 512
+    /// bytes).
     pub sector: u64,
 }
 
-/// Where on its disk a target is stored.
+/// The location of a target's data on its disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DiskExtents {
     /// The device number of the whole disk.
@@ -42,9 +41,9 @@ pub struct DiskExtents {
 }
 
 impl DiskExtents {
-    /// Returns the largest power of two that divides the difference between target offset and disk
-    /// offset of every extent (bytes). Offsets in the target that are aligned to this number are
-    /// also aligned to it on the disk. None if there are no extents.
+    /// Returns the largest alignment that the target and its disk share (bytes). Every offset in
+    /// the target that is a multiple of this number is stored at a disk offset that is also a
+    /// multiple of this number. None if there are no extents.
     pub fn granule_bytes(&self) -> Option<u64> {
         let off = |extent: &DiskExtent| (extent.sector * SECTOR_BYTES).wrapping_sub(extent.offset);
         let bits = self.extents.iter().map(off).reduce(|all, one| all | one)?;
@@ -119,12 +118,11 @@ mod tests {
         let granule = |extents: Vec<DiskExtent>| {
             DiskExtents { disk: (8, 0), name: "sda".to_owned(), extents }.granule_bytes()
         };
-        // The first extent has target offset 0 and disk offset 1 MiB. The second extent has target
-        // offset 1 MiB and disk offset 3 MiB + 4 KiB, so the difference is not a multiple of 8 KiB.
+        // The disk offset minus the target offset is 1 MiB for the first extent, and 2 MiB + 4 KiB
+        // for the second. The largest power of two that divides both is 4 KiB.
         assert_eq!(granule(vec![extent(0, 2048)]), Some(1 << 20));
         assert_eq!(granule(vec![extent(0, 2048), extent(1 << 20, 6144 + 8)]), Some(4096));
-        // In the first case, the extent is at a lower offset on the disk than in the target. In the
-        // second case, both offsets are equal.
+        // The disk offset is lower than the target offset here. In the next line, both are 0.
         assert_eq!(granule(vec![extent(1 << 20, 63)]), Some(512));
         assert_eq!(granule(vec![extent(0, 0)]), Some(1 << 63));
         assert_eq!(granule(Vec::new()), None);

@@ -26,24 +26,24 @@ pub enum Fault {
     Never,
     /// One bit of the data is flipped.
     Flip,
-    /// A write is reported as done, but nothing is written.
+    /// A write is reported as successful, but nothing is written.
     Lose,
     /// The data is written this many bytes after the requested offset.
     Misdirect(u64),
-    /// Only the first half of a write is written, but the whole write is reported as done.
+    /// Only the first half of a write is written, but the whole write is reported as successful.
     Tear,
 }
 
-/// One rule of a plan.
+/// Assigns one fault to consecutive requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FaultRule {
     /// The fault that is injected.
     pub fault: Fault,
-    /// Restricts the rule to reads or to writes. Then only these requests are counted. None if the
-    /// rule applies to both.
+    /// The requests to which the rule applies: only reads, or only writes. None if it applies to
+    /// all requests.
     pub only: Option<Op>,
-    /// The number of the first affected request, counted from 0 among the requests that `only`
-    /// selects.
+    /// The number of the first affected request. Numbers start at 0, and count only the requests
+    /// that `only` selects.
     pub first: u64,
     /// The number of consecutive requests that are affected.
     pub count: u64,
@@ -56,7 +56,7 @@ pub struct FaultPlan {
     pub rules: Vec<FaultRule>,
 }
 
-/// A fault plan and the number of requests so far.
+/// Counts the requests, and finds the fault of each request in a plan.
 #[derive(Clone, Debug, Default)]
 pub struct FaultCounter {
     plan: FaultPlan,
@@ -64,7 +64,7 @@ pub struct FaultCounter {
 }
 
 impl FaultCounter {
-    /// Creates a counter at the first request of a plan.
+    /// Creates a counter that has counted no requests yet.
     pub fn new(plan: FaultPlan) -> FaultCounter {
         FaultCounter { plan, seen: [0; 2] }
     }

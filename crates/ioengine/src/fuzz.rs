@@ -1,11 +1,12 @@
-//! Entry points for the fuzz targets: the parsers of the kernel's text files, and the clients of
-//! network protocols. No input may make them panic.
+//! Entry points for fuzzing the parsers of the kernel's text files, and the clients of network
+//! protocols. No input may make this code panic.
 
 #[cfg(feature = "network")]
 pub use crate::network::fuzz::network_server;
 use crate::{buffer, device, mount};
 
-/// Parses `text` as mountinfo, as device counters, as a list with a selected entry, and as smaps.
+/// Parses `text` with each parser: for mountinfo, for the I/O counters of a device, for a list such
+/// as `none [mq-deadline] kyber`, and for smaps.
 pub fn texts(text: &str) {
     for mount in mount::parse(text) {
         assert!(!mount.options.starts_with(','));

@@ -1,9 +1,8 @@
 //! Targets that this host can measure: regular files, block devices, files and disks on servers,
 //! and the targets of the I/O engines `null` and `delay`.
 //!
-//! A file is opened once with the flags of its caching mode and then checked through its
-//! descriptor, so the file that is checked is the file that is used. This module creates no files.
-//! The program creates the test files.
+//! All checks of a file use its open descriptor, so the file that is checked is the file that is
+//! used. This module creates no files.
 
 mod beneath;
 mod coverage;
@@ -41,12 +40,12 @@ use beneath::{device_beneath, is_in_memory};
 pub use limits::{address_space_left, dirtied_bytes, file_size_limit};
 use stripe::Stripe;
 
-/// The pause before another attempt to drop pages that are being read ahead (ns).
+/// The pause between attempts to evict pages that the kernel is reading ahead (ns).
 const READ_AHEAD_WAIT_NS: u64 = 10_000_000;
-/// The maximum number of consecutive attempts that drop no page.
+/// Eviction is given up after this many attempts in a row that evict no page.
 const READ_AHEAD_TRIES: u32 = 10;
-/// If at most this much of a file stays in the page cache after eviction, the page cache of the
-/// whole machine is not dropped (bytes).
+/// The amount of a file that may stay in the page cache after eviction (bytes). If more stays, the
+/// page cache of the whole machine is dropped.
 const PINNED_BYTES: u64 = 1 << 20;
 
 /// A file, device, stripe or network target, or a target without storage (`null`, `delay`).
@@ -65,11 +64,11 @@ pub struct HostTarget {
     device: Option<Device>,
     mount: Option<Mount>,
     in_memory: bool,
-    /// The zones in which writes must be sequential. None if the device has no such zones.
+    /// The zones of a host-managed zoned device. None for other targets, or if they are unknown.
     zones: Option<Zones>,
     /// The last hint. It is also applied to each mapping that is created later.
     hint: Mutex<Hint>,
-    /// The layout and members of a stripe, which has no single file. None for other targets.
+    /// The layout and members of a stripe. None for other targets.
     stripe: Option<Stripe>,
     /// The server of a network target. None for other targets.
     #[cfg(feature = "network")]
@@ -82,7 +81,7 @@ impl HostTarget {
         HostTarget::without_file(TargetKind::Null, size_bytes, None)
     }
 
-    /// Creates the target of a reference device, for the I/O engine `delay`. No file is touched.
+    /// Creates a target that simulates `device`, for the I/O engine `delay`. No file is touched.
     pub fn delay(size_bytes: u64, device: DelayDevice) -> HostTarget {
         HostTarget::without_file(TargetKind::Delay, size_bytes, Some(device))
     }
@@ -205,7 +204,7 @@ impl HostTarget {
         }
     }
 
-    /// Renames the target.
+    /// Sets the name that reports show. Does not rename a file.
     #[must_use]
     pub fn called(mut self, name: String) -> HostTarget {
         self.name = name;
@@ -248,16 +247,16 @@ impl HostTarget {
         self.device.as_ref().map(Device::info)
     }
 
-    /// Returns the devices that store the image files of loop devices below the target. None if
-    /// there is no loop device, or if a device is unknown.
+    /// Returns the devices on which the image files of the target's loop devices are stored. None
+    /// if the target uses no loop device, or if one of the devices is unknown.
     pub fn devices_of_images(&self) -> Option<Vec<Device>> {
         let images: Vec<PathBuf> = self.devices().into_iter().filter_map(Device::image).collect();
         let devices: Vec<Device> = images.iter().filter_map(|image| device_of(image)).collect();
         (!images.is_empty() && images.len() == devices.len()).then_some(devices)
     }
 
-    /// Returns the disks below the target, sorted by name. Partitions, volumes and image files of
-    /// loop devices are followed down to their disks.
+    /// Returns the disks on which the target is stored, sorted by name. A partition, volume or loop
+    /// device is replaced by the disks on which it is stored.
     pub fn disks(&self) -> Vec<Device> {
         let mut found = Vec::new();
         self.devices().into_iter().for_each(|device| add_disks_below(device, &mut found));
@@ -266,8 +265,8 @@ impl HostTarget {
         found
     }
 
-    /// Returns the name of a loop device below the target that caches its image file, if the device
-    /// that stores this file has no counters. The I/O to the real device is then not visible.
+    /// Returns the name of a loop device of the target that accesses its image file through the
+    /// page cache, if the device with the image file has no I/O counters (its I/O is then unknown).
     pub fn unseen_image(&self) -> Option<String> {
         let is_unseen = |device: &&Device| {
             let lies_on = device.image().and_then(|image| device_of(&image));
@@ -340,8 +339,8 @@ pub fn free_bytes_at(folder: &Path) -> Result<u64, Error> {
     free.map_err(|e| Error::io(format!("reading the free space of {}", folder.display()), e))
 }
 
-/// Returns why a file cannot be written or cannot be created in a directory: a read-only mount, a
-/// virtual file system or missing permission. None if writing is possible.
+/// Returns the reason why a file cannot be written, or why no file can be created in a directory: a
+/// read-only mount, a virtual file system or missing permission. None if writing is possible.
 pub fn unwritable(path: &Path) -> Option<String> {
     let metadata = std::fs::metadata(path).ok()?;
     let full = path.canonicalize().ok()?;
@@ -439,7 +438,7 @@ fn alignment(file: &File, caching: Caching, device: Option<&Device>) -> Alignmen
             Alignment { memory_bytes, offset_bytes }
         }
         _ => {
-            // Without STATX_DIOALIGN, the block size is used, which may be smaller than a page.
+            // If the kernel does not report the alignment (STATX_DIOALIGN), the block size is used.
             let of_file = || file.metadata().map_or(4096, |m| m.st_blksize().clamp(512, 4096));
             let block = device.and_then(|d| d.info().logical_block_bytes).unwrap_or_else(of_file);
             let block = block as u32;
@@ -676,7 +675,7 @@ fn add_disks_below(device: &Device, found: &mut Vec<Device>) {
     }
 }
 
-/// Checks whether a path is on a file system with direct I/O, by opening the path with O_DIRECT.
+/// Returns true if the file at a path can be opened for direct I/O.
 pub fn offers_direct(path: &Path) -> bool {
     open_file(path, false, Caching::Direct)
         .is_ok_and(|file| sys::direct_alignment(&file).is_none_or(|(_, offset)| offset > 0))
@@ -842,7 +841,8 @@ mod tests {
         if target.resident_bytes() != Some(8 << 20) || in_memory {
             return;
         }
-        // The kernel keeps large folios that are only partly in the range, so the range is large.
+        // The range is large because the kernel does not evict a large folio that is only partly in
+        // it.
         target.advise(Hint::DontNeed, 4 << 20, 4 << 20).unwrap();
         assert_eq!(target.resident_bytes(), Some(4 << 20), "half of the file is evicted");
         target.advise(Hint::DontNeed, 0, 0).unwrap();

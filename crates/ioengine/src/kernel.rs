@@ -1,8 +1,8 @@
 //! Reads what the kernel reports about block devices, mounts and swap in `/sys` and `/proc`.
 //!
-//! All paths are below one root directory. This is `/`, or in tests a directory of simulated files,
-//! so that tests can use volumes which this machine does not have. The module writes nothing.
-//! Entries that cannot be read are treated as missing.
+//! All paths are relative to a root directory, which is `/`. Tests use a directory of simulated
+//! files instead, and can thus use volumes that this machine does not have. The module writes
+//! nothing. Entries that cannot be read are treated as missing.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -13,7 +13,7 @@ use crate::device::Device;
 use crate::mount::{self, Mount};
 use crate::sys;
 
-/// The kernel's files in `/sys` and `/proc`.
+/// A reader of the kernel's files in `/sys` and `/proc`.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     root: PathBuf,
@@ -38,7 +38,7 @@ pub struct Writer {
 pub struct LoopDevice {
     /// The loop device.
     pub device: Device,
-    /// The path of the file or device behind the loop device, at the time when it was attached.
+    /// The path of the file or device behind the loop device, according to sysfs.
     pub backing: PathBuf,
     /// The identity of the file or device behind the loop device. None if it is unknown.
     pub identity: Option<Backing>,
@@ -167,8 +167,8 @@ impl Kernel {
     pub fn loops(&self) -> Vec<LoopDevice> {
         let attached = |device: Device| {
             let backing = PathBuf::from(device.text("loop/backing_file")?);
-            // LOOP_GET_STATUS identifies the backing file even after the file was renamed or
-            // replaced, but needs permission to open the device.
+            // Another file may now have the path that sysfs shows. LOOP_GET_STATUS identifies the
+            // backing file correctly, but needs permission to open the device.
             let node = File::open(self.path(format!("/dev/{}", device.name())));
             let status = node.ok().and_then(|node| sys::loop_backing(&node).ok());
             let identity = match status {
@@ -205,15 +205,15 @@ impl Kernel {
     }
 }
 
-/// The directory with the subsystems of the kernel's NVMe target (nvmet, in configfs).
+/// The configfs directory of nvmet, with which the kernel exports devices and files over NVMe.
 const NVME_TARGET: &str = "/sys/kernel/config/nvmet/subsystems";
 
-/// The bits in the flags of open(2) that determine whether a descriptor may write.
+/// The access mode in the flags of open(2): read, write or both.
 const ACCESS_BITS: u32 = libc::O_ACCMODE as u32;
 
 impl Kernel {
-    /// Returns the devices and files that the kernel's NVMe target exports. This target opens them
-    /// without exclusive access, so they do not appear to be in use.
+    /// Returns the devices and files that the kernel exports over NVMe (nvmet). The kernel opens
+    /// them without exclusive access, so they do not appear to be in use.
     pub fn exported_by_nvme_target(&self) -> Vec<PathBuf> {
         let entries = |folder: PathBuf| fs::read_dir(folder).into_iter().flatten().flatten();
         let subsystems = entries(self.path(NVME_TARGET));
@@ -226,22 +226,22 @@ impl Kernel {
         namespaces.filter_map(exported).collect()
     }
 
-    /// Returns the first process of another program that has the block device with this device
-    /// number open for writing. Only root can find processes of other users.
+    /// Returns a process of another program that has a block device open for writing. `number` is
+    /// the device number. Only root can find processes of other users.
     pub fn writer_of_device(&self, number: u64) -> Option<&Writer> {
         let is_device = |backing| matches!(backing, Backing::Device(_));
         let writers = self.device_writers.get_or_init(|| self.writers(is_device));
         writers.iter().find(|writer| writer.of == Backing::Device(number))
     }
 
-    /// Returns the first process of another program that has this regular file open for writing.
-    /// Only root can find processes of other users.
+    /// Returns a process of another program that has a regular file open for writing. Only root can
+    /// find processes of other users.
     pub fn writer_of_file(&self, file: Backing) -> Option<Writer> {
         self.writers(|backing| backing == file).into_iter().next()
     }
 
-    /// Returns the files and block devices that other programs have open for writing, if
-    /// `is_wanted` returns true for them.
+    /// Returns those files and block devices that other programs have open for writing and for
+    /// which `is_wanted` returns true.
     fn writers(&self, is_wanted: impl Fn(Backing) -> bool) -> Vec<Writer> {
         let proc = self.path("/proc");
         let own_program = backing_of_descriptor(&proc.join("self/exe"));
@@ -269,8 +269,8 @@ impl Kernel {
     }
 }
 
-/// Returns the identity of the regular file or block device behind a link in /proc/PID/fd, or
-/// behind /proc/PID/exe.
+/// Returns the identity of the file behind a link such as /proc/PID/fd/3 or /proc/PID/exe. None if
+/// it is neither a regular file nor a block device.
 fn backing_of_descriptor(link: &Path) -> Option<Backing> {
     let known = sys::known_attributes(link)?;
     match known.mode & libc::S_IFMT {
@@ -280,8 +280,8 @@ fn backing_of_descriptor(link: &Path) -> Option<Backing> {
     }
 }
 
-/// Returns true if a descriptor may write, according to its file in /proc/PID/fdinfo
-/// (proc_pid_fdinfo(5)).
+/// Returns true if a descriptor is open for writing. `info` is the content of its file in
+/// /proc/PID/fdinfo (proc_pid_fdinfo(5)).
 fn may_write(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());

@@ -1,6 +1,6 @@
 //! Gives access to the data of a file through a bind mount of its directory, or through a loop
 //! device. The kernel removes the bind mount or loop device when its descriptor is closed, even if
-//! the process is killed, so no cleanup is necessary. Both need root.
+//! the process is killed, so no cleanup is necessary. Bind mounts and loop devices need root.
 
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
@@ -78,8 +78,7 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// Creates a directory with a 64 KiB file of varying bytes. Returns the directory, the path of
-    /// the file and its content.
+    /// Creates a file of 64 KiB. Returns its directory, its path and its content.
     fn folder() -> (tempfile::TempDir, PathBuf, Vec<u8>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("bytes");
@@ -90,8 +89,7 @@ mod tests {
         (folder, path, bytes)
     }
 
-    /// Returns the value. On an error, prints that the test is skipped (root or loop devices are
-    /// missing) and returns None.
+    /// Returns None on an error, and prints that the test is skipped.
     fn or_skip<T>(made: io::Result<T>) -> Option<T> {
         made.inspect_err(|error| eprintln!("skipped: {error} (needs root, loop devices)")).ok()
     }

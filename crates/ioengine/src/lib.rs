@@ -5,13 +5,13 @@
 //! issuing requests: `sync`, `mmap`, `threads`, `libaio`, `io_uring` or `nvme`. The engine
 //! `network` sends requests to a server. Two further engines do no I/O: `null` measures halfpower's
 //! own overhead, and `delay` simulates a reference device whose correct results are known. Each
-//! engine is one file under `engine/` and implements the trait [`Engine`]. Its main call,
-//! [`Engine::submit_and_wait`], submits a batch and waits for a minimum number of completions or a
-//! deadline.
+//! engine is one file under `engine/` and implements the trait [`Engine`]. The main function of an
+//! engine, [`Engine::submit_and_wait`], submits a batch of requests. Then it waits for a minimum
+//! number of completions, or until a deadline.
 //!
-//! Buffers belong to the engine: a [`Request`] contains the number of a slot, never a pointer.
-//! Dropping an engine waits for its requests, so safe code cannot free memory to which the kernel
-//! still writes.
+//! Buffers belong to the engine and are called slots. A [`Request`] contains the number of a slot,
+//! never a pointer. Dropping an engine waits for its requests, so safe code cannot free memory to
+//! which the kernel still writes.
 //!
 //! A simulator replaces the real machine by implementing [`Target`], [`Engine`] and [`Clock`].
 

@@ -68,7 +68,6 @@ impl MadeUp {
         self.link(&format!("{}/slaves/{device}", class(volume)), &class(device));
     }
 
-    /// Adds a mount of the device with this device number.
     pub fn mount(&self, number: &str, at: &str, source: &str) {
         let line = format!("1 1 {number} / {at} rw - ext4 {source} rw\n");
         let mounts = fs::read_to_string(self.path("/proc/self/mountinfo")).unwrap();
@@ -79,7 +78,8 @@ impl MadeUp {
         self.file("/proc/swaps", &format!("Filename Type Size\n{path} partition 1 0 -2\n"));
     }
 
-    /// Creates a machine with an LVM volume on an MD RAID 1 of partitions on two disks.
+    /// Creates a machine with two disks. A partition of each disk belongs to an MD RAID 1, which
+    /// contains an LVM volume.
     pub fn with_volumes() -> MadeUp {
         let tree = MadeUp::new();
         for (letter, minor) in [("a", 0), ("b", 16)] {

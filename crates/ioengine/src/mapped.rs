@@ -32,11 +32,12 @@ pub struct MappedFile {
 
 // SAFETY: this value owns the mapping, and nothing in it is tied to a thread.
 unsafe impl Send for MappedFile {}
-// SAFETY: shared references read the memory, or write it as another process could. The guard of a
-// copy is thread-local.
+// SAFETY: shared references only read the memory, or write to it as another process could at any
+// time. The guard of a copy is thread-local.
 unsafe impl Sync for MappedFile {}
 
-/// The range that a thread is copying. The signal handler of this thread reads it.
+/// The range that this thread is copying. With it, the signal handler recognises faults of the
+/// copy.
 #[derive(Clone, Copy)]
 struct Guard {
     base: usize,
@@ -176,14 +177,14 @@ impl Drop for MappedFile {
     }
 }
 
-/// Runs a copy from or to `base..base + length` of a mapping. Returns an error if a page was
-/// inaccessible.
+/// Runs `copy`, which accesses the range `base..base + length` of a mapping. Returns an error if a
+/// page was inaccessible.
 #[inline]
 fn guarded(base: *mut u8, length: usize, copy: impl FnOnce()) -> Result<(), Fault> {
     let page_bytes = PAGE_BYTES.get().copied().unwrap_or(4096);
     GUARD.set(Guard { base: base as usize, length, page_bytes, faulted: false });
-    // The handler runs on this thread in the middle of the copy, so only the compiler could reorder
-    // the accesses.
+    // The signal handler interrupts this thread during the copy. A compiler fence suffices, because
+    // both run on the same thread.
     compiler_fence(Ordering::SeqCst);
     copy();
     compiler_fence(Ordering::SeqCst);

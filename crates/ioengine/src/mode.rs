@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind};
 
-/// The caching mode of a target: how the kernel caches its I/O. The modes correspond to SQLIO's
-/// buffering flags Y, H, S and N.
+/// The caching mode of a target: how the kernel caches its I/O. In this order, the modes correspond
+/// to SQLIO's buffering flags Y, H, S and N.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Caching {
@@ -47,7 +47,7 @@ impl Caching {
         matches!(self, Caching::WriteThrough | Caching::DirectWriteThrough)
     }
 
-    /// Returns the name in flags and results.
+    /// Returns the name that flags and results use.
     pub fn name(self) -> &'static str {
         match self {
             Caching::Buffered => "buffered",
@@ -105,7 +105,7 @@ impl Hint {
         Hint::DontNeed,
     ];
 
-    /// Returns the name in flags and results.
+    /// Returns the name that flags and results use.
     pub fn name(self) -> &'static str {
         match self {
             Hint::Normal => "normal",

@@ -32,7 +32,8 @@ pub fn is_network(file_system: &str) -> bool {
     TYPES.contains(&file_system) || file_system.starts_with("nfs")
 }
 
-/// The maximum number of stacked file systems that are followed. Real stacks are shallower.
+/// The maximum number of layers that are followed in a stack of file systems. Real stacks have
+/// fewer layers.
 const STACK_MAX: usize = 8;
 
 impl Mount {
@@ -47,7 +48,8 @@ impl Mount {
         self.folders_beneath().into_iter().map(at).find(|path| exists(path))
     }
 
-    /// Returns the directories below a stacked file system, topmost first.
+    /// Returns the directories on which a file system is stacked, topmost first. Empty if it is not
+    /// stacked.
     fn folders_beneath(&self) -> Vec<PathBuf> {
         if self.file_system == "overlay" {
             let options = || self.options.split(',');
@@ -85,8 +87,8 @@ pub fn all() -> Vec<Mount> {
     parse(&std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default())
 }
 
-/// Returns the mount that contains the file at `path`. `device` is the device number of the file
-/// system with the file.
+/// Returns the mount that contains the file at `path`. `device` is the device number of the file's
+/// file system.
 pub fn of(path: &Path, device: (u32, u32)) -> Option<Mount> {
     find(&all(), path, device)
 }

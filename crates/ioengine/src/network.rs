@@ -3,11 +3,11 @@
 //! A network target has an address such as `nbd://host/export`. Each I/O engine opens its own
 //! connection and keeps up to `depth` requests outstanding on it. If the protocol allows fewer
 //! requests per connection, the engine opens several connections. [`Address`] parses addresses, and
-//! each protocol is one file. After the connection is set up, the code of a protocol does no I/O:
-//! it translates requests into messages, and the bytes of replies into completions (`protocol`).
-//! The connection (`link`) transfers the bytes. It sends and receives payload directly from and
-//! into the buffer slots. Every reply is untrusted: if a reply does not match an outstanding
-//! request, the connection ends with an error.
+//! each protocol is one file. After the set-up of a connection, the code of a protocol does no I/O
+//! (`protocol`): it only translates requests into messages, and replies into completions. The
+//! module `link` sends and receives the bytes, directly from and into the buffer slots. Replies are
+//! not trusted: if a reply does not match an outstanding request, the connection ends with an
+//! error.
 
 mod address;
 pub(crate) mod fuzz;
@@ -32,15 +32,15 @@ pub(crate) use wire::{Poll, TICK, Wire};
 use crate::clock::{Clock, Monotonic};
 use crate::error::{Error, ErrorKind};
 
-/// The number of connections that [`round_trip_ns`] sets up.
+/// The number of connections that [`round_trip_ns`] times.
 const ROUND_TRIPS: usize = 7;
 
 /// The user name and password for a server that requires them.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The user name, or the ID of an access key.
+    /// The user name. For S3, the ID of the access key.
     pub user: String,
-    /// The password, or the secret of an access key.
+    /// The password. For S3, the secret of the access key.
     pub password: String,
 }
 
@@ -78,8 +78,7 @@ pub struct RemoteInfo {
     pub features: String,
 }
 
-/// A network target that was opened once: how to connect to it, and what the server reported. It
-/// keeps no connection.
+/// The parameters of a network target, and what its server reported. Contains no open connection.
 #[derive(Debug)]
 pub(crate) struct Remote {
     access: Access,
@@ -101,8 +100,8 @@ impl Remote {
         &self.info
     }
 
-    /// Makes everything that was written to the target durable on the server, over a new
-    /// connection. Engines need not call this function, because each engine flushes its own writes.
+    /// Makes all writes to the target durable on the server, over a new connection. Engines do not
+    /// use this function, because each engine flushes its own writes.
     ///
     /// # Errors
     /// If the flush fails, or if it would not cover the writes of other connections.
@@ -193,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Creates an engine with four slots on a server with a fault.
+    /// Creates an engine with four slots that is connected to a server with a fault.
     fn engine_on(fault: Fault) -> HostEngine {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
@@ -232,8 +231,7 @@ mod tests {
         assert!(error.contains("the server was too busy for 1 s; use a smaller"), "{error}");
     }
 
-    /// Returns the error message of a client that requests an NBD option and receives these
-    /// replies.
+    /// Sends these option replies to an NBD client, and returns the error message of the client.
     fn refused(replies: &[(u32, &[u8])]) -> String {
         let (client, mut server) = UnixStream::pair().unwrap();
         let mut bytes = b"NBDMAGICIHAVEOPT\0\x01".to_vec();

@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 use crate::device::Device;
 use crate::nvme_ioctl;
 
-/// The page size (bytes). A drive reports its maximum request size in units of the smallest page
-/// size of its controller, which is 4 KiB on all known drives.
+/// The unit in which a drive reports its maximum request size (bytes). This is the smallest page
+/// size of the controller, which is 4 KiB on all known drives.
 const PAGE_BYTES: u64 = 4096;
 /// The number of the log page with the drive's health, and the length of this page (bytes).
 const HEALTH_PAGE: u8 = 0x02;
 const HEALTH_BYTES: usize = 512;
 
 /// The range of plausible block sizes, as powers of two: from 512 bytes to more than any drive
-/// uses. A format whose block size is outside this range is not available.
+/// uses. Formats with other block sizes are ignored.
 const BLOCK_SHIFT_MIN: u8 = 9;
 const BLOCK_SHIFT_MAX: u8 = 24;
 
-/// A format that the blocks of a namespace can have.
+/// A block format that a namespace supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockFormat {
     /// The size of a block's data (bytes).
@@ -43,7 +43,7 @@ pub struct Identity {
     pub has_write_cache: bool,
     /// The maximum power of each power state, beginning with the fastest state (watts).
     pub power_watts: Vec<f64>,
-    /// The formats that the namespace can have.
+    /// The block formats that the namespace supports.
     pub formats: Vec<BlockFormat>,
     /// The preferred granularity of writes (bytes; NPWG). None if the drive does not report it.
     pub preferred_write_bytes: Option<u64>,
@@ -53,16 +53,16 @@ pub struct Identity {
     pub optimal_write_bytes: Option<u64>,
 }
 
-/// The health of a drive, from its log page.
+/// The health of a drive, from its health log page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// The current warnings. Bit `n` means the text `n` in [`Health::WARNINGS`].
+    /// The current warnings. Bit `n` is described by entry `n` of [`Health::WARNINGS`].
     pub warnings: u8,
     /// The temperature (kelvin). 0 if the drive does not report it.
     pub kelvin: u16,
     /// The share of the spare space that is still available (percent).
     pub spare_percent: u8,
-    /// The share of the endurance that is used up (percent). This share may exceed 100.
+    /// The share of the drive's rated endurance that is used up (percent). It may exceed 100.
     pub used_percent: u8,
     /// The number of media and data integrity errors.
     pub media_errors: u64,
@@ -78,12 +78,12 @@ pub struct Health {
 impl Health {
     /// The meaning of each bit of `warnings`, beginning with bit 0.
     pub const WARNINGS: [&str; 6] = [
-        "its spare space is below the threshold",
-        "its temperature is too high or too low",
-        "it is less reliable because of errors",
-        "it accepts no more writes",
-        "the backup of its volatile memory has failed",
-        "its persistent memory is read-only",
+        "the spare space is below the threshold",
+        "the temperature is too high or too low",
+        "the drive is less reliable because of errors",
+        "the drive accepts no more writes",
+        "the backup of the volatile memory has failed",
+        "the persistent memory is read-only",
     ];
 
     /// Returns the texts of the current warnings.
@@ -102,10 +102,11 @@ fn node_of(device: &Device) -> Option<PathBuf> {
     (is_here && name.starts_with("nvme")).then(|| Path::new("/dev").join(name))
 }
 
-/// Reads the properties of the drive of a device. None if the drive is not an NVMe drive.
+/// Reads the properties of the NVMe drive and of the namespace that contain `device`. None if
+/// `device` is not on an NVMe drive of this host.
 ///
 /// # Errors
-/// This process has no permission (only root has it), or the drive refuses the command.
+/// This process has no permission (it needs root), or the drive refuses the command.
 pub fn identity(device: &Device) -> Option<io::Result<Identity>> {
     let node = node_of(device)?;
     let ask = || {
@@ -117,10 +118,11 @@ pub fn identity(device: &Device) -> Option<io::Result<Identity>> {
     Some(ask())
 }
 
-/// Reads the health of the drive of a device. None if the drive is not an NVMe drive.
+/// Reads the health of the NVMe drive that contains `device`. None if `device` is not on an NVMe
+/// drive of this host.
 ///
 /// # Errors
-/// This process has no permission (only root has it), or the drive refuses the command.
+/// This process has no permission (it needs root), or the drive refuses the command.
 pub fn health(device: &Device) -> Option<io::Result<Health>> {
     let node = node_of(device)?;
     let ask = || {
@@ -264,6 +266,8 @@ mod tests {
         assert_eq!((read.media_errors, read.hot_min), (7, 3));
         assert_eq!((read.throttles, read.throttled_s), (7, 60));
         let texts: Vec<&str> = read.warning_texts().collect();
-        assert_eq!(texts, ["its temperature is too high or too low", "it accepts no more writes"]);
+        let expected =
+            ["the temperature is too high or too low", "the drive accepts no more writes"];
+        assert_eq!(texts, expected);
     }
 }

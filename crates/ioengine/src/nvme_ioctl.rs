@@ -1,5 +1,6 @@
-//! Ioctls for NVMe drives (linux/nvme_ioctl.h). They read and set features, read identification
-//! data and logs, and return the identifier of a namespace. No command changes stored data.
+//! Sends admin commands to NVMe drives through the ioctls of linux/nvme_ioctl.h: Identify, Get Log
+//! Page, Get Features and Set Features. Also reads the namespace identifier of a device node. No
+//! command changes stored data.
 
 use std::fs::File;
 use std::io;
@@ -27,25 +28,25 @@ struct NvmeCommand {
 
 const _: () = assert!(size_of::<NvmeCommand>() == 72);
 
-/// Gets a feature of an NVMe controller, or sets the feature to `set_to`. Returns the controller's
-/// result.
+/// Reads a feature of an NVMe controller if `set_to` is None. Otherwise sets the feature to this
+/// value. Returns the controller's result (dword 0 of the completion).
 pub fn feature(file: &File, feature: u8, set_to: Option<u32>) -> io::Result<u32> {
-    // The opcodes in the NVM Express Base Specification are 09h for Set Features and 0Ah for Get
-    // Features.
+    // The opcode is 09h for Set Features and 0Ah for Get Features (NVM Express Base Specification).
     let opcode = if set_to.is_some() { 0x09 } else { 0x0A };
     let words = [u32::from(feature), set_to.unwrap_or(0), 0, 0, 0, 0];
     admin(file, NvmeCommand { opcode, words_10_15: words, ..NvmeCommand::default() })
 }
 
-/// Reads a data structure with the command Identify (06h). Structure 0 describes a namespace, and
-/// structure 1 the controller.
+/// Sends the command Identify (06h) and returns its 4 KiB of data. If `structure` is 0, the data
+/// describe the namespace. If it is 1, they describe the controller.
 pub fn identify(file: &File, namespace: u32, structure: u32) -> io::Result<Vec<u8>> {
     let words_10_15 = [structure, 0, 0, 0, 0, 0];
     let command = NvmeCommand { opcode: 0x06, namespace, words_10_15, ..NvmeCommand::default() };
     read(file, command, 4096)
 }
 
-/// Reads the first bytes of a log page of the controller (Get Log Page, 02h).
+/// Reads the first `bytes` bytes of a log page of the controller (Get Log Page, 02h). `bytes` must
+/// be a positive multiple of 4.
 pub fn log_page(file: &File, page: u8, bytes: usize) -> io::Result<Vec<u8>> {
     let count = (bytes / 4 - 1) as u32;
     let words_10_15 = [count << 16 | u32::from(page), 0, 0, 0, 0, 0];
@@ -54,7 +55,7 @@ pub fn log_page(file: &File, page: u8, bytes: usize) -> io::Result<Vec<u8>> {
     read(file, command, bytes)
 }
 
-/// Sends an admin command that reads `bytes` bytes.
+/// Sends an admin command for which the controller returns `bytes` bytes of data.
 fn read(file: &File, command: NvmeCommand, bytes: usize) -> io::Result<Vec<u8>> {
     let mut data = vec![0_u8; bytes];
     let command =
@@ -63,8 +64,8 @@ fn read(file: &File, command: NvmeCommand, bytes: usize) -> io::Result<Vec<u8>> 
     Ok(data)
 }
 
-/// Sends an admin command, and returns the controller's result. If the command has a buffer, the
-/// buffer must be valid and have the length in the command.
+/// Sends an admin command and returns the controller's result. `address` must be 0, or point to a
+/// valid buffer of `data_bytes` bytes.
 fn admin(file: &File, mut command: NvmeCommand) -> io::Result<u32> {
     const NVME_IOCTL_ADMIN_CMD: libc::Ioctl = 0xC048_4E41_u32 as libc::Ioctl;
     // SAFETY: the command is a whole struct nvme_passthru_cmd. Only `read` passes a buffer, which

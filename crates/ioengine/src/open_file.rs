@@ -1,4 +1,5 @@
-//! Queries about files that the caller has opened, such as their alignment for direct I/O.
+//! Opens files below a directory, and queries open files: size, alignment for direct I/O, and
+//! amount in the page cache.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -9,9 +10,9 @@ use std::path::Path;
 use crate::sys;
 use crate::target::Alignment;
 
-/// Returns the alignment that direct requests to a file need. The file need not be open for direct
-/// I/O. None if the file system does not support direct I/O, or if the kernel does not report the
-/// alignment (before Linux 6.1).
+/// Returns the alignment that a file requires for direct I/O. The file need not be opened with
+/// O_DIRECT. None if the file system does not support direct I/O, or if the kernel does not report
+/// the alignment (before Linux 6.1).
 pub fn direct_alignment(file: &File) -> Option<Alignment> {
     let (memory_bytes, offset_bytes) = sys::direct_alignment(file)?;
     (offset_bytes > 0).then_some(Alignment { memory_bytes, offset_bytes })
@@ -29,11 +30,12 @@ pub fn open_beneath(folder: &File, path: &Path) -> io::Result<File> {
     Ok(File::from(sys::open_beneath(folder, &path)?))
 }
 
-/// Returns how much of a file is in the page cache (bytes).
+/// Returns how much of a file is in the page cache (bytes). Uses cachestat(2), or mincore(2) on
+/// kernels before 6.5.
 ///
 /// # Errors
-/// The system call's error. For users who neither own the file nor may write to it, cachestat(2)
-/// fails, and mincore(2), which is used on older kernels, reports the whole file as resident.
+/// The system call's error. If the user neither owns the file nor may write to it, cachestat(2)
+/// fails, but mincore(2) reports the whole file as resident.
 pub fn resident_bytes(file: &File) -> io::Result<u64> {
     sys::resident_bytes(file, sys::size_bytes(file)?)
 }
@@ -52,8 +54,8 @@ const SAMPLES: u64 = 64;
 /// The number of bytes that are sampled at each position.
 const SAMPLE_BYTES: u64 = 1 << 20;
 
-/// Estimates how much of a file of `size_bytes` bytes is in the page cache (bytes). In a small file
-/// all pages are counted. A large file is sampled at regular distances.
+/// Estimates how much of a file of `size_bytes` bytes is in the page cache (bytes). Counts all
+/// pages of a file of up to 128 MiB. Samples a larger file at 64 evenly spaced positions.
 ///
 /// # Errors
 /// The same errors as for [`resident_bytes`].

@@ -1,11 +1,12 @@
-//! The I/O priority of threads (ioprio_set(2), ionice(1)). The I/O scheduler bfq honours the class
-//! and the level. The I/O scheduler mq-deadline honours only the class. A new thread inherits the
-//! priority of the thread that starts it.
+//! Sets the I/O priority of threads (ioprio_set(2), ionice(1)). A priority consists of a class and
+//! a level. The I/O scheduler bfq uses the class and the level, and mq-deadline uses only the
+//! class. A new thread inherits the priority of the thread that starts it.
 
 use crate::error::Error;
 use crate::sys;
 
-/// The position of the class in a packed priority. The lower 13 bits contain the level.
+/// The bit position of the class in the argument of ioprio_set(2). The lower 13 bits contain the
+/// level.
 const CLASS_SHIFT: u16 = 13;
 
 /// The I/O priority of a thread.
@@ -29,7 +30,7 @@ impl IoPriority {
     /// Sets this priority for the calling thread and for threads that it starts later.
     ///
     /// # Errors
-    /// A sandbox blocks the system call. The kernel itself always allows these priorities.
+    /// If a sandbox blocks the system call. The kernel always allows these priorities.
     pub fn set(self) -> Result<(), Error> {
         sys::set_io_priority(self.packed()).map_err(|source| {
             Error::io("setting the I/O priority (ioprio_set)", source)

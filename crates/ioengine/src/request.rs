@@ -1,17 +1,18 @@
 //! Requests and their completions.
 //!
-//! A request contains the number of a buffer slot of the engine, and no pointer. A completion
-//! contains the kernel's result: the number of bytes transferred, or a negated error number. Short
-//! transfers and EAGAIN are handled by the worker, so the I/O engines need not handle them.
+//! A request contains no pointer, but the index of one of the engine's buffers (slots). A
+//! completion contains the kernel's result: the number of bytes transferred, or a negated error
+//! number. The worker that uses an I/O engine handles short transfers and EAGAIN, so the engine
+//! need not handle them.
 
 /// The direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(u8)]
 pub enum Op {
-    /// Reads from the target into the slot.
+    /// Reads from the target into the buffer.
     Read = 0,
-    /// Writes from the slot to the target.
+    /// Writes from the buffer to the target.
     Write = 1,
 }
 
@@ -34,17 +35,17 @@ impl std::fmt::Display for Op {
     }
 }
 
-/// A transfer between a slot and the target.
+/// A read or write between the target and one of the engine's buffers (slots).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The position in the target (bytes).
+    /// The offset in the target (bytes).
     pub offset: u64,
     /// The number of bytes to transfer.
     pub length: u32,
-    /// The position in the slot (bytes). It is not 0 if this request is for the rest of a short
+    /// The offset in the slot's buffer (bytes). Greater than 0 if this request continues a short
     /// transfer.
     pub within: u32,
-    /// The number of the slot of the engine.
+    /// The index of the slot.
     pub slot: u32,
     /// The index of the file in the engine's list of files. 0 if the engine has a single file.
     pub file: u16,

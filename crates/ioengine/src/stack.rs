@@ -1,10 +1,10 @@
-//! Finds the storage layers below a file or device, from the file system down to the bus.
+//! Lists the storage layers below a file or device, from the file system down to the bus.
 //!
-//! A file is on a file system. The file system is on a partition, a volume or several devices. A
-//! loop device is backed by a file, which has layers too. The layers are found in `/sys` and
-//! `/proc` through [`Kernel`]. The only devices that receive commands are NVMe drives, whose
-//! properties and health are read. The members of an array or a btrfs are one level deeper than the
-//! array or the btrfs.
+//! For example, a file may be on ext4, on a partition, on an NVMe drive, on PCIe. A loop device is
+//! backed by a file, whose layers are listed too. If a layer consists of several devices, like an
+//! array or a btrfs, these devices are one level deeper. The layers are read from `/sys` and
+//! `/proc` through [`Kernel`]. Commands are sent only to NVMe drives, to read their properties and
+//! health.
 
 use std::fs;
 use std::io;
@@ -17,7 +17,7 @@ use crate::kernel::{Backing, Kernel, volume_name};
 use crate::mount::{self, Mount};
 use crate::nvme_drive::{self, BlockFormat, Health};
 
-/// The maximum depth of branches. Real stacks are shallower. The limit also ends a cycle.
+/// The maximum depth of a layer. Real stacks are shallower. The limit also ends cycles.
 const DEPTH_MAX: usize = 16;
 
 /// The kind of a layer.
@@ -33,14 +33,14 @@ pub enum Kind {
     Partition,
     /// A device built on other devices: device mapper, MD, loop.
     Volume,
-    /// A disk, or another device that moves the data itself.
+    /// A disk, or another device that is not built on other devices.
     Device,
     /// A bus or controller that the device is attached to.
     Bus,
 }
 
 impl Kind {
-    /// Returns the name for display.
+    /// Returns the name of the kind for display.
     pub fn name(self) -> &'static str {
         match self {
             Kind::File => "file",
@@ -74,10 +74,12 @@ pub struct Layer {
     pub kind: Kind,
     /// The name of the layer, such as the path of a file or the kernel's name of a device.
     pub name: String,
-    /// The level of the layer. The members of an array or a btrfs are one level deeper, and so are
-    /// the files below an overlay or FUSE mount.
+    /// The depth of the layer, 0 at the top. The members of an array or a btrfs are one level
+    /// deeper than the array or the btrfs. The files below an overlay or FUSE mount are one level
+    /// deeper than the mount.
     pub depth: usize,
-    /// The attributes of the layer with their names. The names contain the units.
+    /// The attributes of the layer, as (name, value). The name contains the unit, for example
+    /// `size_bytes`.
     pub facts: Vec<(&'static str, Value)>,
 }
 
@@ -161,8 +163,8 @@ impl Walk<'_> {
     }
 
     fn device(&mut self, device: &Device, depth: usize) {
-        // `seen` contains only the devices of the current branch. So a cycle ends, but a disk with
-        // two partitions in an array is listed twice.
+        // `seen` contains only the devices of the current branch. This ends a cycle, and still
+        // lists a disk twice if two of its partitions are in the same array.
         if depth > DEPTH_MAX || self.seen.contains(device) {
             return;
         }
@@ -315,8 +317,9 @@ fn with_nvme(layer: Layer, device: &Device) -> Layer {
         .text("warnings", Some(warnings.join(", ")).filter(|text| !text.is_empty()))
 }
 
-/// Describes the missing members and the current action of an MD array
-/// (Documentation/admin-guide/md.rst). None if the array is complete and idle.
+/// Describes an MD array that is degraded or resynchronizing, for example "degraded (missing
+/// members: 1), recover" (Documentation/admin-guide/md.rst). None if the array is complete and
+/// idle.
 fn array_state(device: &Device) -> Option<String> {
     let missing = device.text("md/degraded").filter(|count| count != "0");
     let action = device.text("md/sync_action").filter(|action| action != "idle");
@@ -325,17 +328,17 @@ fn array_state(device: &Device) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join(", "))
 }
 
-/// Describes the attribute `loop/dio`. Without direct I/O, the loop device accesses its image
-/// through the page cache.
+/// Formats the sysfs attribute `loop/dio`. If it is 0, the loop device accesses its image through
+/// the page cache.
 fn direct_io(dio: &str) -> &'static str {
-    if dio == "1" { "on" } else { "off: its image is cached (losetup --direct-io=on avoids this)" }
+    if dio == "1" { "on" } else { "off: the image is cached (losetup --direct-io=on avoids this)" }
 }
 
 fn joined(names: &[String]) -> Option<String> {
     (!names.is_empty()).then(|| names.join(" "))
 }
 
-/// Returns the name of a partition in the partition table.
+/// Returns the name that a partition has in the partition table.
 fn part_name(device: &Device) -> Option<String> {
     let uevent = fs::read_to_string(device.folder().join("uevent")).ok()?;
     uevent.lines().find_map(|line| line.strip_prefix("PARTNAME=")).map(str::to_owned)
@@ -346,7 +349,6 @@ mod tests {
     use super::*;
     use crate::made_up::MadeUp;
 
-    /// Returns kind and name of each layer, indented by depth.
     fn outline(layers: &[Layer]) -> Vec<String> {
         let line = |l: &Layer| format!("{}{} {}", " ".repeat(l.depth), l.kind.name(), l.name);
         layers.iter().map(line).collect()
@@ -443,7 +445,7 @@ mod tests {
         tree.file("/sys/class/block/loop0/loop/backing_file", "/home/image\n");
         tree.file("/sys/class/block/loop0/loop/dio", "0\n");
         let layers = of(&tree.kernel(), Path::new("/dev/loop0"));
-        assert!(text(&layers[0], "direct_io").contains("its image is cached"), "{layers:?}");
+        assert!(text(&layers[0], "direct_io").contains("the image is cached"), "{layers:?}");
         let expected = [
             "volume loop0",
             "file /home/image",

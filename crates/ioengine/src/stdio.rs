@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static WAS_CLOSED: AtomicBool = AtomicBool::new(false);
 
-// SAFETY: the section contains functions of this signature, each of which the loader calls once
-// before `main`; this function makes one system call, stores a flag, and does not use the runtime.
+// SAFETY: the section `.init_array` contains functions of this signature. The loader calls each of
+// them once before `main`. `check_stdout` makes one system call, stores a flag, and does not use
+// the runtime.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static CHECK: extern "C" fn() = check_stdout;
@@ -23,8 +24,8 @@ extern "C" fn check_stdout() {
 /// Returns whether standard output was closed when the process began. In this case all output to
 /// standard output is lost.
 pub fn stdout_was_closed() -> bool {
-    // Without this reference, the linker could remove `CHECK`, so that the function is never
-    // called.
+    // Without this reference, the linker could remove `CHECK`. The loader would then not call
+    // `check_stdout`.
     std::hint::black_box(&CHECK);
     WAS_CLOSED.load(Ordering::Relaxed)
 }

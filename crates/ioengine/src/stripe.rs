@@ -1,21 +1,22 @@
-//! Striping in user space: maps a request to a striped target to pieces on the target's members.
+//! Striping in user space: splits each request to a striped target into pieces for its devices.
 //!
-//! Chunks are placed round-robin on the members: chunk `n` is chunk `n / members` of member `n %
-//! members`. This module only computes positions. The engine `Striped` does the I/O.
+//! The chunks of the target are distributed round-robin: chunk `n` is on device `n % members`, as
+//! chunk `n / members` of that device. This module only computes offsets. The engine `Striped` does
+//! the I/O.
 
 use crate::error::{Error, ErrorKind};
 
 /// The maximum number of devices of a stripe.
 pub const MEMBERS_MAX: usize = 1024;
 
-/// The distribution of a stripe over its devices.
+/// The number of devices of a stripe, and the chunk size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     members: u16,
     chunk_bytes: u64,
 }
 
-/// A piece of a request to a stripe. Each piece is on one device.
+/// The part of a request that is in one chunk of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
     /// The index of the device.
@@ -54,8 +55,8 @@ impl Layout {
         self.chunk_bytes
     }
 
-    /// Returns the size of the stripe (bytes). `smallest_member` is the size of the smallest device
-    /// (bytes). Only whole rows of chunks are used.
+    /// Returns the usable size of a stripe (bytes) if its smallest device has `smallest_member`
+    /// bytes. Each device contributes the same number of whole chunks.
     pub fn bytes(&self, smallest_member: u64) -> u64 {
         let rows = smallest_member / self.chunk_bytes;
         (rows * self.chunk_bytes).saturating_mul(u64::from(self.members))
@@ -67,8 +68,8 @@ impl Layout {
         striped.div_ceil(row).saturating_mul(self.chunk_bytes)
     }
 
-    /// Returns how many bytes of a stripe of `striped` bytes are on one device. The last chunk of
-    /// the stripe may be partial.
+    /// Returns how many bytes of a stripe of `striped` bytes are on the device with index `member`.
+    /// The last chunk of the stripe may be partial.
     pub fn bytes_on(&self, member: u64, striped: u64) -> u64 {
         let row = self.chunk_bytes.saturating_mul(u64::from(self.members));
         let before = member.saturating_mul(self.chunk_bytes);
@@ -76,7 +77,8 @@ impl Layout {
             + (striped % row).saturating_sub(before).min(self.chunk_bytes)
     }
 
-    /// Returns the maximum number of pieces of a request of this size, at any offset.
+    /// Returns the maximum number of pieces of a request of `request_bytes` bytes, over all
+    /// offsets.
     pub fn pieces_max(&self, request_bytes: u32) -> u64 {
         match request_bytes {
             0 | 1 => 1,
@@ -84,13 +86,13 @@ impl Layout {
         }
     }
 
-    /// Returns the pieces of a request in order. Each chunk that the request touches has one piece.
+    /// Returns the pieces of a request in order, one for each chunk that the request touches.
     pub fn pieces(&self, offset: u64, length: u32) -> Pieces {
         Pieces { layout: *self, offset, left: length }
     }
 }
 
-/// The iterator over the pieces of a request that [`Layout::pieces`] returns.
+/// Iterator over the pieces of a request, which [`Layout::pieces`] returns.
 #[derive(Clone, Debug)]
 pub struct Pieces {
     layout: Layout,

@@ -1,7 +1,6 @@
-//! Wrappers of raw system calls. Most of the wrappers are safe functions.
+//! Wrappers of raw system calls.
 //!
-//! The SAFETY comment of a wrapper states why the call is memory-safe. System calls after which the
-//! kernel continues to use memory are in the engines that own this memory.
+//! A wrapper is an unsafe function if the caller must keep memory valid for the kernel.
 
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -76,7 +75,7 @@ pub fn boot_ns() -> u64 {
     clock_ns(libc::CLOCK_BOOTTIME) as u64
 }
 
-/// Reads the TSC and the monotonic clock at the same time. The fastest of 16 readings is used.
+/// Returns the TSC and `CLOCK_MONOTONIC` (ns) at the same moment. Uses the fastest of 16 attempts.
 pub fn tsc_and_monotonic() -> (u64, u64) {
     let mut best = (u64::MAX, 0, 0);
     for _ in 0..16 {
@@ -100,18 +99,19 @@ pub fn sleep_ns(ns: u64) {
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &time, ptr::null_mut()) };
 }
 
-/// Returns whether the effective user may write to a path, or create files in a directory.
+/// Returns whether the effective user may write to `path` or, if `folder` is true, may create files
+/// in that directory.
 pub fn may_write(path: &CStr, folder: bool) -> bool {
     let mode = if folder { libc::W_OK | libc::X_OK } else { libc::W_OK };
     // SAFETY: `path` is a string that ends with a zero byte.
     unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), mode, libc::AT_EACCESS) == 0 }
 }
 
-/// Opens a path below a directory with O_PATH, which has no side effects, not even on a device or a
-/// FIFO. The kernel refuses a path that leaves the directory or contains a symbolic link
-/// (openat2(2)). Before Linux 5.6, the call fails with ENOSYS.
+/// Opens a path below the directory `folder` (openat2(2), O_PATH). Opening has no side effects, not
+/// even on a device or a FIFO. The kernel refuses a path that leaves `folder` or contains a
+/// symbolic link. Before Linux 5.6, the call fails with ENOSYS.
 pub fn open_beneath(folder: &File, path: &CStr) -> io::Result<OwnedFd> {
-    // SAFETY: an all-zero open_how is a valid value of that plain C struct.
+    // SAFETY: open_how is a plain C struct, for which all zeros are valid.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
     how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
     how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS | libc::RESOLVE_NO_SYMLINKS;
@@ -153,7 +153,7 @@ pub unsafe fn transfer(
 ) -> i32 {
     let offset = offset as libc::off64_t;
     let part = libc::iovec { iov_base: base.cast(), iov_len: length };
-    // SAFETY: the caller promises the buffer; the kernel checks the descriptor.
+    // SAFETY: the caller guarantees a valid buffer, and the kernel checks the descriptor.
     let moved = unsafe {
         match (write, flags) {
             (true, 0) => libc::pwrite64(fd, base.cast(), length, offset),
@@ -165,8 +165,8 @@ pub unsafe fn transfer(
     if moved < 0 { -errno() } else { moved as i32 }
 }
 
-/// Checks whether uncached reads (RWF_DONTCACHE) work, with a read past the end of the file. The
-/// error is EOPNOTSUPP if the kernel or the file system does not support the flag.
+/// Checks whether uncached reads (RWF_DONTCACHE) work, by reading past the end of the file. Fails
+/// with EOPNOTSUPP if the kernel or the file system does not support the flag.
 pub fn reads_uncached(file: &File) -> io::Result<()> {
     let mut byte = 0_u8;
     let beyond = i64::MAX as u64 / 2;
@@ -181,16 +181,16 @@ pub fn errno() -> i32 {
     io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)
 }
 
-/// Sets the calling thread's errno. A signal handler must restore errno if it has changed it.
+/// Sets the calling thread's errno, for example to restore it at the end of a signal handler.
 pub fn set_errno(errno: i32) {
     // SAFETY: the location belongs to this thread.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Returns the alignment of memory and offset for direct I/O (bytes; statx(2), STATX_DIOALIGN).
-/// Both are 0 if the file does not support direct I/O. None if the kernel does not report them.
+/// Returns the alignments of memory and of offsets for direct I/O (bytes), from statx(2). Both are
+/// 0 if the file does not support direct I/O. None if the kernel does not report STATX_DIOALIGN.
 pub fn direct_alignment(file: &File) -> Option<(u32, u32)> {
-    // SAFETY: an all-zero statx is a valid value of that plain C struct.
+    // SAFETY: statx is a plain C struct, for which all zeros are valid.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
     let (flags, mask) = (libc::AT_EMPTY_PATH, libc::STATX_DIOALIGN);
     // SAFETY: the path is an empty C string and `stat` outlives the call.
@@ -211,12 +211,12 @@ pub struct KnownAttributes {
     pub rdev: u64,
 }
 
-/// Reads the attributes of a file without a request to the server of a network file system, which
-/// could hang (statx(2), AT_STATX_DONT_SYNC). If statx is missing (before Linux 4.11, in some
+/// Reads the attributes of a file (statx(2), AT_STATX_DONT_SYNC). Sends no request to the server of
+/// a network file system, because that could hang. If statx is missing (before Linux 4.11, in some
 /// containers), the server may get a request.
 pub fn known_attributes(path: &Path) -> Option<KnownAttributes> {
     let name = CString::new(path.as_os_str().as_bytes()).ok()?;
-    // SAFETY: an all-zero statx is a valid value of that plain C struct.
+    // SAFETY: statx is a plain C struct, for which all zeros are valid.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
     let (flags, mask) = (libc::AT_STATX_DONT_SYNC, libc::STATX_BASIC_STATS);
     // SAFETY: the path is a C string, and the path and `stat` outlive the call.
@@ -246,14 +246,14 @@ pub fn block_device_bytes(file: &File) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Returns the device number and the inode of a loop device's backing file, and the device number
-/// of a backing device (0 for a file).
+/// Returns `lo_device`, `lo_inode` and `lo_rdevice` of a loop device: the device number and inode
+/// of its backing file, and the number of the backing device (0 for a regular file).
 pub fn loop_backing(file: &File) -> io::Result<(u64, u64, u64)> {
     const LOOP_GET_STATUS64: libc::Ioctl = 0x4c05;
     // struct loop_info64 of linux/loop.h: 232 bytes, starting with these three fields.
     let mut info = [0_u64; 29];
-    // SAFETY: LOOP_GET_STATUS64 writes one loop_info64 through the pointer; other devices reject it
-    // and write nothing.
+    // SAFETY: LOOP_GET_STATUS64 writes one loop_info64 through the pointer. Devices other than loop
+    // devices reject the ioctl and write nothing.
     check(unsafe { libc::ioctl(file.as_raw_fd(), LOOP_GET_STATUS64, info.as_mut_ptr()) })?;
     Ok((info[0], info[1], info[2]))
 }
@@ -267,7 +267,7 @@ pub fn free_loop(control: &File) -> io::Result<u32> {
 }
 
 /// Attaches a file read-only to a free loop device (LOOP_CONFIGURE), with direct I/O if possible.
-/// The last close of the device detaches the file.
+/// The file is detached when the device is closed for the last time.
 pub fn configure_loop(device: &File, backing: &File) -> io::Result<()> {
     const LOOP_CONFIGURE: libc::Ioctl = 0x4c0a;
     const READ_ONLY: u64 = 1;
@@ -337,9 +337,9 @@ pub fn fadvise(file: &File, advice: libc::c_int, offset: u64, length: u64) -> io
     }
 }
 
-/// Returns how much of a file is in the page cache (bytes), from cachestat(2), or from mincore(2)
-/// on older kernels. For users who neither own the file nor may write to it, cachestat fails, and
-/// mincore reports the whole file as resident.
+/// Returns how much of a file is in the page cache (bytes). Uses cachestat(2), or mincore(2) on
+/// kernels before 6.5. If the user neither owns the file nor may write to it, cachestat(2) fails,
+/// but mincore(2) reports the whole file as resident.
 pub fn resident_bytes(file: &File, file_bytes: u64) -> io::Result<u64> {
     // A length of 0 means up to the end of the file.
     match resident_bytes_of_part(file, 0, 0) {
@@ -411,14 +411,14 @@ pub fn address_space_limit() -> u64 {
 
 /// Returns the statistics of the file system that contains `file`.
 fn file_system(file: &File) -> io::Result<libc::statvfs64> {
-    // SAFETY: an all-zero statvfs64 is a valid value of that plain C struct.
+    // SAFETY: statvfs64 is a plain C struct, for which all zeros are valid.
     let mut stat: libc::statvfs64 = unsafe { std::mem::zeroed() };
     // SAFETY: `stat` outlives the call.
     check(unsafe { libc::fstatvfs64(file.as_raw_fd(), &mut stat) })?;
     Ok(stat)
 }
 
-/// Returns how much an unprivileged user may still write to the file system of `file` (bytes).
+/// Returns the free space for unprivileged users on the file system of `file` (bytes).
 pub fn free_bytes(file: &File) -> io::Result<u64> {
     file_system(file).map(|stat| stat.f_bavail * stat.f_frsize)
 }
@@ -441,7 +441,7 @@ pub struct Extent {
     pub flags: u32,
 }
 
-/// Returns the first extents of a file that end after offset `start`, at most 256
+/// Returns the extents of a file from offset `start` on, but at most 256
 /// (Documentation/filesystems/fiemap.rst).
 pub fn extents(file: &File, start: u64) -> io::Result<Vec<Extent>> {
     const FS_IOC_FIEMAP: libc::Ioctl = 0xC020_660B_u32 as libc::Ioctl;
@@ -473,7 +473,7 @@ pub mod aio {
     #[repr(C)]
     #[derive(Clone, Copy, Debug, Default)]
     pub struct Iocb {
-        /// A value that the kernel returns in the event.
+        /// A value that the kernel copies to `Event::data`.
         pub data: u64,
         pub key: u32,
         /// Flags of preadv2(2).
@@ -489,7 +489,7 @@ pub mod aio {
         /// The offset in the file (bytes).
         pub offset: i64,
         pub reserved: u64,
-        /// IOCB_FLAG_RESFD, if the kernel signals completions through `event_fd`.
+        /// IOCB_FLAG_RESFD if the kernel signals completions through `event_fd`, otherwise 0.
         pub flags: u32,
         pub event_fd: u32,
     }
@@ -512,7 +512,7 @@ pub mod aio {
     pub struct Context(u64);
 
     impl Context {
-        /// Creates a context for `depth` requests in flight.
+        /// Creates a context for up to `depth` requests in flight.
         pub fn new(depth: u32) -> io::Result<Context> {
             let mut context = 0_u64;
             let depth = i64::from(depth);
@@ -528,7 +528,8 @@ pub mod aio {
         /// elsewhere, until the event of the request has been reaped.
         pub unsafe fn submit(&self, iocbs: &[*mut Iocb]) -> i32 {
             let count = iocbs.len() as i64;
-            // SAFETY: as promised by the caller; the array itself is only read in the call.
+            // SAFETY: the caller guarantees live iocbs and valid buffers. The kernel reads the
+            // array only during the call.
             let taken =
                 unsafe { libc::syscall(libc::SYS_io_submit, self.0, count, iocbs.as_ptr()) };
             if taken < 0 { -errno() } else { taken as i32 }
@@ -564,20 +565,20 @@ pub mod aio {
     }
 }
 
-/// io_uring_enter(2), and the registration of a ring's descriptor. The crate `io-uring` keeps a
-/// registration only in its `Submitter`, which is created anew for each call.
+/// Calls io_uring_enter(2), and registers the descriptor of a ring. The crate `io-uring` does not
+/// suffice: it keeps a registration only in its `Submitter`, which is created anew for each call.
 pub mod ring {
     use std::io;
     use std::os::fd::RawFd;
     use std::ptr;
 
-    /// The call also waits for completions.
+    /// Flag of io_uring_enter(2): the call also waits for completions.
     pub const ENTER_GETEVENTS: u32 = 1 << 0;
-    /// The call wakes the SQPOLL thread.
+    /// Flag of io_uring_enter(2): the call wakes the SQPOLL thread.
     pub const ENTER_SQ_WAKEUP: u32 = 1 << 1;
-    /// The argument of the call is a `GeteventsArg`.
+    /// Flag of io_uring_enter(2): the argument is a `GeteventsArg`.
     const ENTER_EXT_ARG: u32 = 1 << 3;
-    /// The descriptor argument of the call is the index of a registered ring.
+    /// Flag of io_uring_enter(2): the descriptor is the index of a registered ring.
     const ENTER_REGISTERED_RING: u32 = 1 << 4;
     const REGISTER_RING_FDS: libc::c_uint = 20;
     const UNREGISTER_RING_FDS: libc::c_uint = 21;
@@ -613,7 +614,7 @@ pub mod ring {
             }
         }
 
-        /// Returns a handle without registration. This handle can be used by every thread.
+        /// Returns a handle to a ring that is not registered. Every thread can use this handle.
         pub fn of_any_thread(fd: RawFd) -> Handle {
             Handle { number: fd, registered: false }
         }

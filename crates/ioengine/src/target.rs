@@ -1,9 +1,9 @@
-//! A target is an open file, device or simulated system that receives I/O requests. The trait
-//! [`Target`] has all operations except the requests, such as allocation, flush, cache eviction
-//! and counters.
+//! The trait [`Target`]: an open file, device or simulated system that receives I/O requests. A
+//! [`Target::Engine`] issues these requests. The trait contains all other operations, for example
+//! allocation, flush, cache eviction and counters.
 //!
-//! A simulator replaces the machine by implementing [`Target`] and [`Engine`]. The caching mode and
-//! the write permission of a target were fixed when the target was opened.
+//! A simulator implements [`Target`] and [`Engine`]. The caching mode and the write permission of a
+//! target are fixed when the target is opened.
 
 use std::iter::Sum;
 use std::ops::Add;
@@ -25,20 +25,20 @@ pub enum TargetKind {
     File,
     /// A block device.
     BlockDevice,
-    /// A file, disk or object on a server. Network clients in this program access the target. The
-    /// kernel's clients are not used.
+    /// A file, disk or object on a server, which this program's own network clients access instead
+    /// of the kernel's clients.
     Network,
     /// A simulated system.
     Simulated,
 }
 
 impl TargetKind {
-    /// Returns whether the target stores data that can be cached or damaged.
+    /// Returns whether the target stores data, which is false for `Null` and `Delay`.
     pub fn is_storage(self) -> bool {
         !matches!(self, TargetKind::Null | TargetKind::Delay)
     }
 
-    /// Returns the name of the kind in results.
+    /// Returns the name that results use for the kind.
     pub fn name(self) -> &'static str {
         match self {
             TargetKind::Null => "null",
@@ -126,9 +126,9 @@ pub trait Target {
     /// Makes an engine for this target. The thread that will use the engine must call this.
     fn engine(&self, spec: &EngineSpec) -> Result<Self::Engine, Error>;
 
-    /// Reserves blocks for the range without writing them.
+    /// Allocates blocks for a range without writing data.
     fn reserve(&self, offset: u64, length: u64) -> Result<(), Error>;
-    /// Returns the layout of the zones that accept writes only in order, or None if there are no
+    /// Returns the layout of the zones that must be written sequentially, or None if there are no
     /// such zones.
     fn zones(&self) -> Option<Zones> {
         None
@@ -144,13 +144,14 @@ pub trait Target {
     fn truncate(&self, size_bytes: u64) -> Result<(), Error>;
     /// Makes all written data durable.
     fn sync(&self) -> Result<(), Error>;
-    /// Makes all written data durable, and only the metadata that later reads of the data need
+    /// Makes all written data durable, but only the metadata that is needed to read the data
     /// (fdatasync(2)). The default implementation calls [`Target::sync`].
     fn sync_data(&self) -> Result<(), Error> {
         self.sync()
     }
-    /// Makes all data written to several targets durable. Targets in virtual time flush
-    /// concurrently, like threads that each call fsync(2).
+    /// Makes all data written to several targets durable. By default, one target is flushed after
+    /// the other. Simulated targets are flushed concurrently, as if each had a thread that calls
+    /// fsync(2).
     ///
     /// # Errors
     /// If a target cannot be flushed. The first error is returned.
@@ -175,12 +176,12 @@ pub trait Target {
     /// Returns the device number (major, minor) of the underlying device, or None if there is no
     /// device. Targets on the same device share the device's counters.
     fn device_number(&self) -> Option<(u32, u32)>;
-    /// Returns the counters of the underlying device, or None if there are none.
+    /// Returns the counters of the underlying device, or None if there are no counters.
     fn device_counters(&self) -> Option<DeviceCounters>;
     /// Returns the nominal rates of the links to the device. The link nearest to the device is
     /// first.
     fn advertised(&self) -> Vec<AdvertisedRate>;
-    /// Returns the mode of the device's write cache that the kernel assumes, or None if the mode is
-    /// unknown.
+    /// Returns the mode that the kernel assumes for the device's write cache, or None if the mode
+    /// is unknown.
     fn write_cache(&self) -> Option<String>;
 }

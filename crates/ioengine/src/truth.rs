@@ -1,14 +1,15 @@
-//! A reference device: its parameters, and a schedule that computes each completion time.
+//! A reference device, which is a model for tests of halfpower. Its parameters are known, so the
+//! correct result of each measurement is known too.
 //!
-//! The correct result of a measurement on such a device is known, so halfpower can be tested on it.
-//! The model is small enough for closed-form results. A request holds one of `parallelism` servers
-//! for `fixed_ns`, and then the single shared bus for `length / bytes_per_s`. The rate of the bus
-//! may depend on the offset. Optional parts are a read cache, a prefetch, a write buffer that
-//! drains, a granule that makes smaller writes cost more, and a token bucket. A stripe consists of
-//! several such devices, each with all these parts. All requests may finally pass a shared link.
+//! A request occupies one of `parallelism` servers. It takes `fixed_ns`, and then
+//! `length / bytes_per_s` on a bus that all servers share. The bus rate may depend on the offset.
+//! Optional parts are a read cache, a read-ahead, a write buffer that drains at a fixed rate, a
+//! granule (unaligned requests cost more), and a token bucket. Several such devices can form a
+//! stripe. After the devices, the data of all requests may share a link.
+//!
 //! [`Schedule`] computes completion times from arrival times. It reads no clock, so the I/O engine
-//! `delay`, the crate `fusefile` and tests share the same model. It shares no code with the
-//! simulator, so the schedule and the simulator can check each other.
+//! `delay`, the crate `fusefile` and tests can share it. It shares no code with the simulator, so
+//! each of the two can check the other.
 
 mod schedule;
 
@@ -38,13 +39,15 @@ pub struct Truth {
     /// Extra cost of requests that are not aligned to the medium's unit. None if alignment has no
     /// effect.
     pub granule: Option<GranuleTruth>,
-    /// Burst credit, a token bucket that all requests share. None if there is no burst limit.
+    /// Token bucket that limits the rate of all requests after a burst. None if there is no burst
+    /// limit.
     pub credit: Option<CreditTruth>,
     /// Stripe of several devices. All parameters above then apply to each device. None if there is
     /// one device.
     pub stripe: Option<StripeTruth>,
-    /// Rate of a link that every request passes last, also cache hits (bytes per second). The link
-    /// transfers the data of one request at a time. None if there is no link.
+    /// Rate of a link that transfers the data of every request, including cache hits, after the
+    /// device has served the request (bytes per second). The link transfers the data of one request
+    /// at a time. None if there is no link.
     pub link_bytes_per_s: Option<f64>,
     /// CPU time that each request uses in the submitting thread (ns). Only the I/O engine `delay`
     /// uses this value.
@@ -71,9 +74,9 @@ pub struct CacheTruth {
     pub hit_ns: u64,
 }
 
-/// Read-ahead. After a read that misses and starts where the previous read ended, the device keeps
-/// reading the following data at its own rate, until the next miss or write. A miss that does not
-/// continue the previous read starts no read-ahead.
+/// Read-ahead by the device. A read that misses starts it if the read begins where the previous
+/// read ended. The device then reads the following data at its own rate, until the next miss or
+/// write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefetchTruth {
     /// Amount of data that is read ahead, from the end of the read that missed (bytes).
@@ -105,8 +108,8 @@ pub struct GranuleTruth {
     pub straddle_ns: u64,
 }
 
-/// Burst credit as on cloud volumes. The token bucket is full at the start. Each transferred byte
-/// uses one token, and the bucket is refilled at the sustained rate.
+/// A token bucket, like the burst credit of cloud volumes. The bucket is full at the start. Each
+/// transferred byte uses one token, and the bucket is refilled at the sustained rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CreditTruth {
     /// Size of the bucket (bytes).
@@ -149,8 +152,8 @@ fn moving_ns(bytes: u64, bytes_per_s: Option<f64>) -> u64 {
     bytes_per_s.map_or(0, |rate| (bytes as f64 * 1e9 / rate).round() as u64)
 }
 
-/// Times and rates of a single device, without the link. If there is a stripe, they apply to one of
-/// its devices, and an offset is an offset on that device.
+/// Times and rates of one device, without the link. If there is a stripe, this is one device of the
+/// stripe, and offsets are offsets on that device.
 impl Truth {
     /// Returns the rate of the bus for a request that starts at `offset` (bytes per second), or
     /// None if transfers take no time.
@@ -208,14 +211,15 @@ impl Truth {
     }
 
     /// Returns the request size at which one outstanding request gets half of the bus rate (bytes),
-    /// or None if there is no bus rate. A request of S bytes takes T = f + s S, so the result is
-    /// n1/2 = f / s (Hockney's half-performance length).
+    /// or None if there is no bus rate. A request of S bytes takes T = f + s S, with the fixed time
+    /// f and the transfer time s per byte. The result is n1/2 = f / s (Hockney's half-performance
+    /// length).
     pub fn half_power_bytes(&self) -> Option<f64> {
         self.rate_at(0).map(|rate| self.fixed_ns as f64 / 1e9 * rate)
     }
 
-    /// Returns the queue depth, a real number, at which requests of this size get half of the bus
-    /// rate. None if there is no bus rate.
+    /// Returns the queue depth at which requests of this size get half of the bus rate, or None if
+    /// there is no bus rate. The result may be fractional.
     pub fn half_power_depth(&self, length: u32) -> Option<f64> {
         let bus_ns = self.transfer_ns(length);
         (bus_ns > 0).then(|| self.service_ns(length) as f64 / bus_ns as f64 / 2.0)
@@ -254,9 +258,10 @@ impl Truth {
 
 /// Times and rates of the whole reference device, with all devices of its stripe and the link.
 impl Truth {
-    /// Returns the time of one request that starts at a chunk boundary on the first device of the
-    /// stripe (ns). The devices are idle and have no zones, cache, prefetch, buffer, granule and
-    /// credit. The device with the most pieces completes last. Then the request passes the link.
+    /// Returns the time of a single request to an idle stripe (ns). The request starts at a chunk
+    /// boundary on the first device. The device with the most pieces completes last, and then the
+    /// link transfers the data. The result is valid without zones, cache, prefetch, buffer, granule
+    /// and credit.
     pub fn alone_ns(&self, length: u32) -> u64 {
         let link_ns = moving_ns(u64::from(length), self.link_bytes_per_s);
         let Some(StripeTruth { members, chunk_bytes }) = self.stripe else {
@@ -273,10 +278,11 @@ impl Truth {
         self.last_of_ns(busiest, chunk as u32, last as u32).saturating_add(link_ns)
     }
 
-    /// Returns the rate of sequential requests of this length with all devices of the stripe busy,
-    /// without zones, cache, prefetch, buffer, granule and credit (bytes per second). This is the
-    /// summed rate of all devices or the rate of the link, whichever is lower. The result is valid
-    /// if the chunk size is a multiple of the length, or the length a multiple of the chunk size.
+    /// Returns the rate of sequential requests of this length if all devices of the stripe are busy
+    /// (bytes per second). This is the sum of the rates of all devices, or the rate of the link if
+    /// that is lower. The result is valid without zones, cache, prefetch, buffer, granule and
+    /// credit. The chunk size must be a multiple of the length, or the length a multiple of the
+    /// chunk size.
     pub fn saturated_bytes_per_s(&self, length: u32) -> f64 {
         let (members, piece) = match self.stripe {
             Some(stripe) => (stripe.members, stripe.chunk_bytes.min(u64::from(length)) as u32),

@@ -1,11 +1,11 @@
-//! Checks whether a block device or file is in use, so that writing to it would destroy data.
+//! Checks whether a block device or file is in use. Writing to it would then destroy data.
 //!
 //! A device shares its bytes with its partitions, with its disk, and with volumes and loop devices
 //! on any of these. A loop device also shares its bytes with its image. The device is in use if any
 //! of these is mounted, used as swap, a member of a mounted btrfs, held by a volume, exported by
 //! the kernel's NVMe target, or open for writing in a process of another program, such as a virtual
-//! machine. Uses in other mount namespaces are not found here. An exclusive open (O_EXCL) finds
-//! them.
+//! machine. Uses in other mount namespaces are not found here, but make an exclusive open (O_EXCL)
+//! fail.
 
 use std::path::Path;
 
@@ -21,8 +21,7 @@ pub fn of_device(kernel: &Kernel, device: &Device) -> Option<String> {
     use_of(kernel, device, &mut Vec::new())
 }
 
-/// Returns why a regular file is in use, or None if it is not. The text continues a sentence that
-/// starts with the name of the file.
+/// Returns why a regular file is in use, for example "is in use as swap", or None if it is not.
 pub fn of_file(kernel: &Kernel, file: Backing) -> Option<String> {
     if is_swap(kernel, file) {
         return Some("is in use as swap".to_owned());
@@ -32,8 +31,8 @@ pub fn of_file(kernel: &Kernel, file: Backing) -> Option<String> {
     Some(format!("is the image of the loop device {}", image.device.name()))
 }
 
-/// Returns which other program has a regular file open for writing, or None if there is no such
-/// program. The text continues a sentence that starts with the name of the file.
+/// Returns which other program has a regular file open for writing, for example "is open for
+/// writing in qemu (process 42)". None if there is no such program.
 pub fn by_writer(kernel: &Kernel, file: Backing) -> Option<String> {
     kernel.writer_of_file(file).as_ref().map(describe_writer)
 }
@@ -74,7 +73,7 @@ fn of_family(device: &Device, mut of: impl FnMut(&Device) -> Option<String>) -> 
     })
 }
 
-/// Returns which other program has the device itself open for writing.
+/// Returns which other program has this device open for writing. Ignores its partitions and disk.
 fn open_in(kernel: &Kernel, device: &Device) -> Option<String> {
     let (major, minor) = device.number()?;
     kernel.writer_of_device(libc::makedev(major, minor)).map(describe_writer)

@@ -1,10 +1,9 @@
-//! Reads and switches the volatile write cache of a drive through the drive's own controls.
+//! Reads and switches the volatile write cache of a drive.
 //!
-//! SCSI disks, and ATA disks behind libata, have the sysfs file `cache_type`. The kernel turns
-//! writes to this file into MODE SELECT or SET FEATURES. Virtio disks also have `cache_type`, which
-//! is writable if the host allows the change. NVMe drives have feature 06h. The sysfs file
-//! `queue/write_cache` is only the kernel's assumption. A change there stops flushes, but does not
-//! change the drive's cache.
+//! SCSI and ATA disks have the sysfs file `cache_type`. If it is written, the kernel sends MODE
+//! SELECT or SET FEATURES to the disk. Virtio disks also have `cache_type`, which is writable if
+//! the host allows the change. NVMe drives have feature 06h. The sysfs file `queue/write_cache` is
+//! not used. It changes only whether the kernel sends flushes, and not the drive's cache.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -34,8 +33,8 @@ pub enum Means {
 }
 
 impl Means {
-    /// Finds the control of the whole disk with this sysfs directory. Returns None if the disk has
-    /// no control.
+    /// Finds the control of a disk's write cache. `disk` is the sysfs directory of the whole disk.
+    /// Returns None if the disk has no control.
     pub fn of(disk: &Path) -> Option<Means> {
         let name = disk.file_name()?.to_string_lossy().into_owned();
         if name.starts_with("nvme") {
@@ -66,7 +65,7 @@ impl Means {
         }
     }
 
-    /// Returns the state of the cache: [`BACK`], [`THROUGH`] or another word of the driver.
+    /// Returns the state of the cache: [`BACK`], [`THROUGH`] or another word from the driver.
     ///
     /// # Errors
     /// If the drive or the system does not report the state.
@@ -79,8 +78,8 @@ impl Means {
         let Means::Guest(file) = self else { return None };
         let mode = fs::metadata(file).ok()?.permissions().mode();
         (mode & 0o222 == 0).then_some(
-            "the host of this guest does not allow it (virtio without CONFIG_WCE); \
-             switch the cache on the host",
+            "the host of this guest does not allow switching the cache (virtio without \
+             CONFIG_WCE); switch the cache on the host",
         )
     }
 }

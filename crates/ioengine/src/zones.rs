@@ -1,4 +1,4 @@
-//! Reads and resets the zones of zoned block devices. Each zone must be written sequentially. Such
+//! Reads and resets the zones of zoned block devices, which must be written sequentially. Such
 //! devices are NVMe zoned namespaces, host-managed disks and zoned null_blk devices. See
 //! Documentation/block/zoned-block-devices and the ioctls of `linux/blkzoned.h`.
 
@@ -15,25 +15,25 @@ const REPORT: u32 = 0xC010_1282;
 const RESET: u32 = 0x4010_1283;
 /// Maximum number of zones in one report.
 const REPORT_ZONES: usize = 4096;
-/// Conditions of the zones that have a write pointer (BLK_ZONE_COND_EMPTY to
-/// BLK_ZONE_COND_CLOSED). These zones are empty, implicitly or explicitly open, or closed.
+/// Conditions of the zones that have a write pointer: empty, implicitly open, explicitly open and
+/// closed (BLK_ZONE_COND_EMPTY to BLK_ZONE_COND_CLOSED).
 const HAS_WRITE_POINTER: RangeInclusive<u8> = 1..=4;
 /// Type of the zones that accept writes at any offset (BLK_ZONE_TYPE_CONVENTIONAL).
 const CONVENTIONAL: u8 = 1;
 /// Size of a sector, the kernel's unit for the offsets, lengths and capacities of zones (bytes).
 const SECTOR_BYTES: u64 = 512;
 
-/// The division of a device into zones.
+/// The layout of the zones of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Zones {
     /// Distance from the start of a zone to the start of the next zone (bytes).
     pub zone_bytes: u64,
-    /// Amount of data that can be written to each zone that accepts writes only in order (bytes).
-    /// If the capacities of these zones differ, this is the smallest one.
+    /// Capacity of a zone that must be written sequentially (bytes). It may be smaller than
+    /// `zone_bytes`. If the capacities differ, this is the smallest one.
     pub capacity_bytes: u64,
-    /// Offset of the first zone that accepts writes only in order (bytes). Below this offset, the
-    /// device accepts writes in any order.
+    /// Offset of the first zone that must be written sequentially (bytes). The device accepts
+    /// writes in any order below this offset.
     pub sequential_from_bytes: u64,
     /// Maximum number of zones that can be open for writing at the same time. None if there is no
     /// limit.
@@ -68,8 +68,8 @@ struct Report {
 }
 
 impl Zones {
-    /// Describes the zones of an open device. Returns None if the device has no zones that accept
-    /// writes only in order.
+    /// Reads the layout of the zones of an open device. Returns None if no zone must be written
+    /// sequentially.
     ///
     /// # Errors
     /// If the device does not report its zones.
@@ -96,9 +96,9 @@ pub fn unwritten_bytes(file: &File, start: u64, end: u64) -> io::Result<u64> {
 }
 
 impl Zone {
-    /// Returns the start and the end of the part at or after the write pointer (bytes). Returns
-    /// None if the zone has no write pointer, because it is conventional, full, read-only or
-    /// offline.
+    /// Returns the unwritten part of the zone as (start, end), from the write pointer to the end of
+    /// the zone (bytes). None if the zone has no write pointer, because it is conventional, full,
+    /// read-only or offline.
     fn unwritten(&self) -> Option<(u64, u64)> {
         HAS_WRITE_POINTER.contains(&self.condition).then(|| {
             let bytes = |sectors: u64| sectors.saturating_mul(SECTOR_BYTES);
@@ -111,7 +111,7 @@ impl Zone {
 fn summary(zones: &[Zone], open_max: Option<u32>) -> Option<Zones> {
     let is_sequential = |zone: &&Zone| zone.kind != CONVENTIONAL;
     let first = zones.iter().find(is_sequential)?;
-    // The last zone may be shorter than the other zones, so its capacity does not count.
+    // The last zone may be shorter than the other zones, so its capacity is ignored.
     let whole = zones.iter().filter(is_sequential).filter(|zone| zone.length == first.length);
     let capacity = |zone: &Zone| if zone.capacity > 0 { zone.capacity } else { zone.length };
     Some(Zones {

@@ -1,11 +1,11 @@
-//! The error type of this crate. An error contains the reason why a trace is not available, and the
-//! remedy. Tracing needs root, and kernels differ in their tracepoints.
+//! The error type of this crate. An error states why a trace is not available, and what to do. For
+//! example, tracing needs root, and some kernels lack tracepoints.
 
 use std::fmt;
 use std::io;
 use std::path::Path;
 
-/// The error of a trace that could not be started or ended: cause and remedy in one line.
+/// The reason why a trace could not be started or ended, and the remedy. Displayed as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declined {
     what: String,
@@ -13,12 +13,11 @@ pub struct Declined {
 }
 
 impl Declined {
-    /// Makes an error from a cause and its remedy.
     pub(crate) fn new(what: impl Into<String>, remedy: &'static str) -> Declined {
         Declined { what: what.into(), remedy }
     }
 
-    /// Makes an error from a failed access to a file of tracefs.
+    /// Describes a failed access to a file of tracefs, with a remedy.
     pub(crate) fn file(doing: &str, path: &Path, error: &io::Error) -> Declined {
         let what = format!("{doing} {}: {error}", path.display());
         match error.kind() {

@@ -1,4 +1,4 @@
-//! The traced events of storage requests, and their decoding from the kernel's records.
+//! Decodes the kernel's trace records into events of storage requests.
 
 use crate::format::{Field, Format};
 
@@ -13,20 +13,20 @@ pub enum Op {
     Other,
 }
 
-/// A range of sectors on a device.
+/// A range of sectors on a device, and the direction of the transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// Device number in the kernel's internal format, which [`kernel_dev`] returns.
+    /// Device number in the kernel's internal format (see [`kernel_dev`]).
     pub dev: u32,
     /// Number of the first sector (sectors of 512 bytes).
     pub sector: u64,
     /// Length of the range (sectors of 512 bytes).
     pub sectors: u32,
-    /// Direction of the access to the range.
+    /// Direction of the transfer.
     pub op: Op,
 }
 
-/// An io_uring request, as its events identify it.
+/// The values that identify an io_uring request in its events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UringRequest {
     /// Kernel address of the ring.
@@ -222,8 +222,8 @@ impl Decoder {
     }
 }
 
-/// Parses the kernel's letters for the operation of a request. If more letters follow an initial
-/// "F", the "F" means a flush before the operation.
+/// Parses `rwbs`, the kernel's letters for the type of a request, for example `WS`. If other
+/// letters follow an initial `F`, that `F` means a flush before the request.
 fn op(rwbs: &[u8]) -> Op {
     let letters = match rwbs {
         [b'F', rest @ ..] if rest.first().is_some_and(|next| *next != 0) => rest,

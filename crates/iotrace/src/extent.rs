@@ -1,8 +1,7 @@
-//! Maps ranges of a file to sectors of its disk. Traced events contain sectors of the whole disk,
-//! but a load knows only offsets in a file. The program that opened the file supplies the file's
-//! extents.
+//! Maps ranges of a file to sectors of its disk, because trace events contain sectors, but requests
+//! contain offsets in the file. The caller supplies the file's extents.
 
-/// Size of a sector in tracepoints, for all disks (bytes).
+/// Size of a sector in trace events (bytes). It is the same for all disks.
 pub const SECTOR_BYTES: u64 = 512;
 
 /// A piece of a file that is contiguous on the disk.

@@ -41,7 +41,7 @@ pub struct Format {
 }
 
 impl Format {
-    /// Parses a description. Ignores unknown lines.
+    /// Parses the text of a `format` file or of `header_page`. Ignores unknown lines.
     pub fn parse(text: &str) -> Format {
         let mut format = Format::default();
         for line in text.lines().map(str::trim) {
@@ -88,8 +88,8 @@ pub struct PageLayout {
     pub page_bytes: usize,
 }
 
-/// Maximum size of a page (bytes). A description with a larger page is invalid, because pages of
-/// the kernel have a few MiB at most.
+/// Maximum size of a page in a valid description (bytes). The kernel's pages have at most a few
+/// MiB.
 const PAGE_BYTES_MAX: usize = 1 << 24;
 
 impl PageLayout {

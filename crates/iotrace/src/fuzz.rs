@@ -1,4 +1,4 @@
-//! Entry points for the fuzz targets of the decoders of kernel data. No input may cause a panic.
+//! Entry points for fuzzing the decoders of kernel data. No input may cause a panic.
 
 use crate::event::{Decoders, TRACEPOINTS};
 use crate::extent::{Extent, sectors_of};
@@ -22,9 +22,8 @@ pub fn texts(text: &str) {
     let _ = tracefs::mount_point(text);
 }
 
-/// Decodes `data` as a page of records with the fields of all events. Then splits the time of three
-/// requests into phases. The requests start at the times of the first three events, so the requests
-/// may match these events.
+/// Decodes `data` as a page of trace records, and splits the time of three requests into phases.
+/// The requests start at the times of the first three events, so that they may match these events.
 pub fn page(data: &[u8]) {
     let number = |offset, bytes| Field { offset, bytes };
     let (at, commit) = (number(0, 8), number(8, 8));
@@ -58,7 +57,7 @@ pub fn page(data: &[u8]) {
     assert_eq!(split.matched + unmatched, split.requests);
 }
 
-/// A format with the fields of all events of the block layer, io_uring and the scheduler.
+/// An event format that has the fields of all tracepoints.
 const FIELDS: &str = "ID: {id}
 field:unsigned short common_type; offset:0; size:2;
 field:int common_pid; offset:4; size:4;

@@ -1,11 +1,11 @@
 //! Splits the time of each storage request into phases, with the tracepoints of the kernel.
 //!
-//! A [`Tracer`] creates a trace instance that is independent of other traces. In this instance, it
-//! enables tracepoints of the block layer, io_uring and the scheduler, and it collects their events
-//! while a load runs. The result, a [`Trace`], is a list of events in order of time.
-//! [`phases::split`] finds the events of every request of the load, and divides the request's time
-//! from submission to reaping into phases: submit, queue, scheduler, device, completion, wake-up.
-//! Time that no event explains is the remainder. Lost events are counted.
+//! A [`Tracer`] creates a trace instance that is independent of other traces. It enables
+//! tracepoints of the block layer, io_uring and the scheduler, and collects their events while a
+//! workload runs. The result, a [`Trace`], is a list of events in order of time. [`phases::split`]
+//! finds the events of each request. It divides the time from submission to reaping into phases:
+//! submit, queue, scheduler, device, completion, wake-up. Time that no event explains is the
+//! remainder. Lost events are counted.
 //!
 //! The formats of events and pages are read from the kernel, never assumed. All timestamps are
 //! nanoseconds of `CLOCK_MONOTONIC`. Tracing needs root and a mounted tracefs. The error

@@ -1,10 +1,10 @@
 //! Reconstructs the life of every bio in the block layer from the events of a trace.
 //!
-//! A bio that is too large for one request is split into parts. Each part gets a new request or is
-//! merged into an existing request. A request is issued to the driver and then completed. The
-//! driver may also requeue an issued request, which is later issued again. Events identify a bio or
-//! request only by its location on the disk. If several are waiting at the same location, an event
-//! is usually assigned to the oldest, because the block layer keeps this order.
+//! A bio that is too large for one request is split into pieces. Each piece gets a new request or
+//! is merged into an existing request. A request is issued to the driver and then completed. The
+//! driver may requeue an issued request, which is later issued again. Events identify a bio or
+//! request only by its location on the disk. If several bios or requests wait at the same location,
+//! an event is usually assigned to the oldest, because the block layer keeps this order.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -38,11 +38,12 @@ pub struct Bio {
     /// Index of the io_uring request that the thread was submitting when it submitted the bio. None
     /// if there was no such request.
     pub uring: Option<usize>,
-    /// Indices of the pieces of the bio that got a new request or were merged into a request.
+    /// Indices of the bio's pieces in [`Lifecycles::parts`]. A piece that has no request yet is not
+    /// included.
     pub parts: Vec<usize>,
 }
 
-/// A piece of a bio. One request carries the whole piece.
+/// A piece of a bio, small enough for one request.
 #[derive(Clone, Debug)]
 pub struct Part {
     range: Range,
@@ -100,13 +101,13 @@ pub struct Lifecycles {
 /// The bios and requests that are in progress at the current event.
 #[derive(Default)]
 struct InProgress {
-    /// Indices of bios with a piece that has no request yet, by the location of the first such
+    /// Indices of bios that have a piece without a request, by the location of the first such
     /// piece.
     bios: HashMap<Location, Vec<usize>>,
     /// Indices of pieces whose request is not yet issued, by the location of the piece.
     parts: BTreeMap<Location, VecDeque<usize>>,
-    /// Times at which the scheduler received the requests that are not yet issued (ns), by the
-    /// location of the request.
+    /// Times at which requests that are not yet issued were inserted into the scheduler (ns), by
+    /// the location of the request.
     inserted: BTreeMap<Location, VecDeque<u64>>,
     /// Indices of requests that the driver requeued and that are not yet issued again, by the
     /// location of the request.
@@ -154,9 +155,9 @@ impl Lifecycles {
         self.requests[self.parts[part].request?].completed_ns
     }
 
-    /// Returns the time at which a thread noticed an event that occurred at `since_ns` (ns). If a
-    /// wake-up of the thread was in progress at `since_ns`, the result is `since_ns`. Otherwise the
-    /// result is the time of the thread's next wake-up. Returns None if there was no wake-up by
+    /// Returns the time at which a thread was woken for an event that occurred at `since_ns` (ns).
+    /// If a wake-up of the thread was in progress at `since_ns`, the result is `since_ns`.
+    /// Otherwise the result is the time of the next wake-up, or None if there is no wake-up by
     /// `until_ns`.
     pub fn woken_ns(&self, thread: i32, since_ns: u64, until_ns: u64) -> Option<u64> {
         let wakings = self.wakings.get(&thread)?;
@@ -232,10 +233,9 @@ impl Lifecycles {
         self.bios.push(Bio { range, queued_ns, thread, uring, parts: Vec::new() });
     }
 
-    /// Handles the event that the first remaining piece of a bio got a new request or was merged
-    /// into a request. A thread submits one bio at a time, so the bio is the last bio that the
-    /// thread queued at the location of the event. Earlier bios of the thread at this location were
-    /// rejected (EAGAIN).
+    /// Handles the event that a piece of a bio got a new request or was merged into a request. A
+    /// thread submits one bio at a time, so the piece belongs to the bio that the thread queued
+    /// last at this location. Earlier bios of the thread at this location were rejected (EAGAIN).
     fn accept(&mut self, event: &Event, range: Range, in_progress: &mut InProgress) {
         let Some(waiting) = in_progress.bios.get_mut(&range.location()) else { return };
         let of_thread = |index: &usize| self.bios[*index].thread == event.thread;
@@ -281,8 +281,9 @@ impl Lifecycles {
             }
             assigned_to = part.range.end();
             part.request = Some(index);
-            // If a piece was merged at the front of a request, the piece starts before the location
-            // at which the request was inserted into the scheduler.
+            // A piece that was merged at the front of a request starts before the location at which
+            // that request was inserted. Such a piece gets the time of the first insertion in the
+            // range.
             let behind = inserted.iter().rfind(|(at, _)| at.1 <= part.range.sector);
             let scheduled = behind.or(inserted.first());
             part.inserted_ns = scheduled.map(|(_, at_ns)| (*at_ns).max(part.accepted_ns));
@@ -315,8 +316,8 @@ fn carries_data(range: &Range) -> bool {
     range.sectors > 0 && range.op != Op::Other
 }
 
-/// Returns a key for an io_uring request in progress: the ring, and the address of the request or,
-/// if the kernel does not report the address, its `user_data`.
+/// Returns the key of an io_uring request in progress: the ring and the address of the request. If
+/// the kernel does not report the address, `user_data` is used instead.
 fn key(request: &UringRequest) -> (u64, u64) {
     let is_told = request.request != 0;
     (request.ring, if is_told { request.request } else { request.user_data })

@@ -1,19 +1,19 @@
-//! Reads one page of the kernel's ring buffer. A page consists of a header and of records, each of
-//! which contains the time since the previous record.
+//! Reads one page of the kernel's ring buffer. A page has a header, followed by records. Each
+//! record contains the time since the previous record.
 //!
-//! A record starts with a word that contains a type (5 bits) and a time (27 bits). A type from 1 to
-//! 28 is the length of the data in words. If the type is 0, the next word contains the length. Type
-//! 29 is padding, type 30 a long time delta, and type 31 an absolute time. All values are checked,
-//! so a damaged page yields the records before the damage.
+//! A record starts with a 32-bit word that contains a type (5 bits) and a time (27 bits). A type
+//! from 1 to 28 is also the length of the data in words. For type 0, the next word contains the
+//! length. Type 29 is padding, type 30 is a long time delta, and type 31 is an absolute time. All
+//! values are checked. From a damaged page, only the records before the damage are returned.
 
 use crate::format::PageLayout;
 
-/// Flag in the commit field. It is set if records before this page were lost.
+/// Bit of the header's commit field that is set if records before this page were lost.
 const MISSED: u64 = 1 << 31;
-/// Mask of the commit field's bits that contain the length of the data (bytes).
+/// Bits of the commit field that contain the length of the page's data (bytes).
 const LENGTH: u64 = (1 << 20) - 1;
-/// Number of bits in an absolute time. The higher bits are copied from the time of the previous
-/// record.
+/// Number of low bits that a record of type absolute time contains. The other bits of the time are
+/// those of the previous record's time.
 const ABSOLUTE_TIME_BITS: u32 = 59;
 
 const PADDING: u32 = 29;
@@ -25,7 +25,7 @@ const ABSOLUTE_TIME: u32 = 31;
 pub struct PageEnd {
     /// Whether the kernel reports that records before this page were lost.
     pub missed: bool,
-    /// Whether the page is damaged. If so, the records at and after the damage were not read.
+    /// Whether the page is damaged. If so, only the records before the damage were read.
     pub damaged: bool,
 }
 
@@ -61,15 +61,12 @@ pub fn records(page: &[u8], layout: &PageLayout, mut visit: impl FnMut(u64, &[u8
     PageEnd { missed, damaged: !whole }
 }
 
-/// The next item in the data of a page.
 enum Next<'a> {
-    /// The item is a record. The values are the bytes of the record and the data after the record.
+    /// A record. The values are the bytes of the record and the data after the record.
     Record(&'a [u8], &'a [u8]),
-    /// The item is a time or a discarded record. The value is the data after the item.
+    /// A time or a discarded record. The value is the data after this item.
     Skip(&'a [u8]),
-    /// The page contains no more items.
     End,
-    /// The data are invalid.
     Damaged,
 }
 
@@ -91,7 +88,7 @@ fn next<'a>(data: &'a [u8], at_ns: &mut u64) -> Next<'a> {
     }
     *at_ns = at_ns.wrapping_add(u64::from(passed));
     let (length, body) = match (kind, second) {
-        // The length includes the word that contains the length.
+        // This length includes the 4 bytes of the word that contains the length.
         (0 | PADDING, Some((length, body))) if length >= 4 => ((length - 4) as usize, body),
         (1..PADDING, _) => (kind as usize * 4, rest),
         _ => return Next::Damaged,
@@ -112,8 +109,8 @@ fn word(data: &[u8]) -> Option<(u32, &[u8])> {
     Some((u32::from_ne_bytes(*head), rest))
 }
 
-/// Splits the first word of a record into type and time. The word is a C bit field in native byte
-/// order.
+/// Splits the first word of a record into type and time. The kernel defines the word as a C bit
+/// field, so the positions of the bits depend on the byte order.
 fn split(head: u32) -> (u32, u32) {
     if cfg!(target_endian = "big") {
         (head >> 27, head & ((1 << 27) - 1))

@@ -1,10 +1,10 @@
-//! Splits the time of a load's requests into phases.
+//! Splits the latency of each request of a load into phases, such as the time in the device.
 //!
-//! Each request of the load is found in the trace by its disk location, its direction, and the time
-//! from its submission to its reaping. If a request was split, it completes when its last part
-//! completes, so the phases of the request are the phases of that part. The phases do not overlap,
-//! and the time between two observed events belongs to exactly one phase. Time that no events
-//! explain is the remainder.
+//! Each request of the load is found in the trace by its location on the disk, its direction (read
+//! or write) and its time. If the kernel split the request, the phases are those of the part that
+//! completed last, because the request completes with this part. The phases follow each other
+//! without gaps and do not overlap. Time that the events do not explain is reported as the
+//! remainder.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -14,10 +14,10 @@ use crate::extent::{Extent, SECTOR_BYTES, sectors_of};
 use crate::lifecycle::{Lifecycles, Part, Uring};
 use crate::tracer::Trace;
 
-/// Maximum error of the load's timestamps compared with the kernel's timestamps (ns).
+/// Maximum difference between the clocks of the load and of the kernel (ns).
 const SLACK_NS: u64 = 20_000;
 
-/// A request of the load, with the times that the load measured with `CLOCK_MONOTONIC`.
+/// A request as the load logged it. Times are those of `CLOCK_MONOTONIC`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AppRequest {
     /// Time at which the load submitted the request (ns).
@@ -30,7 +30,7 @@ pub struct AppRequest {
     pub bytes: u64,
     /// Whether the request is a write.
     pub write: bool,
-    /// The `user_data` that the load passed to io_uring with the request. None if it is unknown.
+    /// The `user_data` with which the load submitted the request to io_uring. None if unknown.
     pub user_data: Option<u64>,
 }
 
@@ -43,28 +43,28 @@ impl AppRequest {
 /// A phase of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
-    /// Time from the load's submission until io_uring takes the request. Without io_uring, time
-    /// until the block layer takes the request, which includes the time in the file system.
+    /// From the load's submission until io_uring takes the request. Without io_uring, this phase
+    /// ends when the block layer takes the request, so it includes the time in the file system.
     Submit,
-    /// Time from the end of the phase `Submit` until the request is inserted into the scheduler or,
-    /// without a scheduler, issued to the driver. This includes throttling, waiting for a tag,
-    /// plugging and, with io_uring, the time in the file system.
+    /// From the end of `Submit` until the request enters the I/O scheduler. Without a scheduler,
+    /// this phase ends when the request is issued to the driver. It includes throttling, waiting
+    /// for a tag, plugging and, with io_uring, the time in the file system.
     Queue,
-    /// Time in the scheduler. Zero if requests bypass the scheduler.
+    /// Time in the I/O scheduler. Zero if the request bypasses the scheduler.
     Scheduler,
-    /// Time from the issue to the driver until the driver reports the request as complete.
+    /// From the issue of the request to the driver until the driver reports its completion.
     Device,
-    /// Time from the driver's report until the load's thread is woken or, if the thread did not
-    /// sleep, until io_uring puts the completion into the completion queue.
+    /// From the driver's report until the load's thread is woken. If the thread did not sleep, this
+    /// phase ends when io_uring adds the completion to the completion queue.
     Completion,
-    /// Time from the end of the phase `Completion` until the load reaps the completion.
+    /// From the end of `Completion` until the load reaps the completion.
     WakeUp,
-    /// The phases `Completion` and `WakeUp` together, if no event separates them.
+    /// `Completion` and `WakeUp` together, if no event in the trace separates them.
     CompletionAndWakeUp,
 }
 
 impl Phase {
-    /// All phases, in order of time.
+    /// All phases, in the order in which a request passes through them.
     pub const ALL: [Phase; 7] = [
         Phase::Submit,
         Phase::Queue,
@@ -75,7 +75,7 @@ impl Phase {
         Phase::CompletionAndWakeUp,
     ];
 
-    /// Returns the name of the phase in reports.
+    /// Returns the name that reports use for the phase.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Submit => "submit",
@@ -98,10 +98,10 @@ impl fmt::Display for Phase {
 /// Why a request was not found in the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Unmatched {
-    /// At least one piece of the request has no known location on the disk.
+    /// The location of the request on the disk is not known completely.
     NoPlace,
-    /// The trace has no event at the request's location while the request was in flight. Either
-    /// the request was served from a cache, or events were lost.
+    /// While the request was in flight, the trace has no event at the location of the request. The
+    /// request was served from a cache, or events were lost.
     NoDeviceRequest,
     /// Some events of the request are missing.
     Incomplete,
@@ -110,7 +110,7 @@ pub enum Unmatched {
 }
 
 impl Unmatched {
-    /// Returns the reason in words.
+    /// Returns the reason as text.
     pub fn name(self) -> &'static str {
         match self {
             Unmatched::NoPlace => "unknown position on the disk",
@@ -121,12 +121,13 @@ impl Unmatched {
     }
 }
 
-/// The time that requests spent in a phase.
+/// Statistics of the time that requests spent in a phase.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PhaseTime {
     /// The phase.
     pub phase: Phase,
-    /// Number of requests that passed through the phase, including requests that took no time.
+    /// Number of requests that passed through the phase. This includes requests that spent no time
+    /// in the phase.
     pub requests: u64,
     /// Mean time of a request in the phase (ns).
     pub mean_ns: f64,
@@ -138,29 +139,29 @@ pub struct PhaseTime {
     pub max_ns: u64,
     /// Sum of the times of all requests in the phase (ns).
     pub total_ns: u64,
-    /// `total_ns` as a fraction of the summed latencies of all requests of the load.
+    /// `total_ns` divided by the sum of the latencies of all requests of the load.
     pub share: f64,
-    /// Fraction of the elapsed time during which at least one request was in the phase.
+    /// Fraction of [`Phases::wall_ns`] during which at least one request was in the phase.
     pub utilisation: f64,
 }
 
-/// The time of a load's requests by phase.
+/// The result of [`split`]: the time that the requests of a load spent in each phase.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Phases {
     /// Number of requests of the load.
     pub requests: u64,
     /// Number of requests that were found in the trace.
     pub matched: u64,
-    /// Number of requests that were not found, by reason.
+    /// Number of requests that were not found in the trace, for each reason.
     pub unmatched: Vec<(Unmatched, u64)>,
-    /// The phases that occurred, in order.
+    /// Statistics of each phase through which a request passed, in order of time.
     pub times: Vec<PhaseTime>,
     /// Sum of the latencies of all requests (ns).
     pub total_ns: u64,
-    /// Part of `total_ns` that no phase explains (ns). It consists of the latencies of requests
-    /// that were not found, and of contradictions between timestamps.
+    /// Part of `total_ns` that no phase explains (ns). This is the latency of requests that were
+    /// not found in the trace, and the time by which timestamps contradict each other.
     pub remainder_ns: u64,
-    /// Time from the first submission to the last reaping (ns).
+    /// Time from the first submission until the load reaped the last completion (ns).
     pub wall_ns: u64,
     /// Number of requests that were split into several device requests.
     pub split: u64,
@@ -170,7 +171,7 @@ pub struct Phases {
     pub punted: u64,
     /// Number of requests that the driver requeued at least once.
     pub requeued: u64,
-    /// Number of events that were lost.
+    /// Number of trace events that were lost.
     pub lost: u64,
 }
 
@@ -180,12 +181,12 @@ impl Phases {
         share(self.matched, self.requests, 1.0)
     }
 
-    /// Returns the fraction of the time that no phase explains.
+    /// Returns the fraction of `total_ns` that no phase explains.
     pub fn remainder_share(&self) -> f64 {
         share(self.remainder_ns, self.total_ns, 0.0)
     }
 
-    /// Returns the time of a phase, or None if no request passed through the phase.
+    /// Returns the statistics of a phase, or None if no request passed through the phase.
     pub fn time(&self, phase: Phase) -> Option<&PhaseTime> {
         self.times.iter().find(|time| time.phase == phase)
     }
@@ -195,8 +196,8 @@ fn share(part: u64, whole: u64, of_nothing: f64) -> f64 {
     if whole == 0 { of_nothing } else { part as f64 / whole as f64 }
 }
 
-/// Splits the time of a load's requests into phases. `extents`, sorted by offset, give the location
-/// of the load's target on the disk.
+/// Splits the latencies of a load's requests into phases. `extents` contains the locations of the
+/// load's target on the disk, and must be sorted by offset.
 pub fn split(trace: &Trace, requests: &[AppRequest], extents: &[Extent]) -> Phases {
     let lifecycles = Lifecycles::follow(&trace.events);
     let mut order: Vec<&AppRequest> = requests.iter().collect();
@@ -213,8 +214,8 @@ pub fn split(trace: &Trace, requests: &[AppRequest], extents: &[Extent]) -> Phas
     totals.finish(&order, trace.lost.total())
 }
 
-/// The path of a request through the kernel. If the request was split, this is the path of the
-/// piece that completed last.
+/// The bio, the part and the io_uring request that belong to a request of the load, as indices. If
+/// the request was split, the bio and the part are those that completed last.
 #[derive(Clone, Copy, Debug)]
 struct RequestPath {
     bio: usize,
@@ -245,8 +246,8 @@ impl<'a> Finder<'a> {
         Finder { lifecycles, extents, free, uring, claimed: vec![false; lifecycles.urings.len()] }
     }
 
-    /// Finds the path of a request through the block layer. The path includes the io_uring request
-    /// that the thread was submitting when it submitted the bio.
+    /// Finds the path of a request through the block layer. `uring` is set if the thread that
+    /// submitted the bio was submitting an io_uring request at that time.
     fn find(&mut self, request: &AppRequest) -> Result<RequestPath, Unmatched> {
         let pieces = sectors_of(self.extents, request.offset, request.bytes);
         let sectors: u64 = pieces.iter().map(|(_, sectors)| *sectors).sum();
@@ -269,9 +270,9 @@ impl<'a> Finder<'a> {
         Ok(path)
     }
 
-    /// Claims the bios of a request in a range of sectors, and adds them to `bios`. Returns true if
-    /// the trace is incomplete: bios of the right time start at a sector of the range, but each of
-    /// these bios is incomplete or extends beyond the range.
+    /// Moves the bios of a request in the sectors `from..to` from `free` to `bios`. Returns true
+    /// if, at some sector, all bios that were submitted while the request was in flight are
+    /// incomplete or extend beyond `to`.
     fn claim(&mut self, request: &AppRequest, from: u64, to: u64, bios: &mut Vec<usize>) -> bool {
         let op = if request.write { Op::Write } else { Op::Read };
         let earliest = request.submit_ns.saturating_sub(SLACK_NS);
@@ -282,8 +283,8 @@ impl<'a> Finder<'a> {
                 break;
             };
             let bio_of = |index: &usize| &self.lifecycles.bios[*index];
-            // Requests are processed in order of submission, so no later request can match these
-            // bios.
+            // Requests are processed in order of submission, so no later request can match a bio
+            // from before `earliest`.
             while queue.front().is_some_and(|index| bio_of(index).queued_ns < earliest) {
                 queue.pop_front();
             }
@@ -320,9 +321,9 @@ impl<'a> Finder<'a> {
         })
     }
 
-    /// Adds the io_uring request to a path that has no completed io_uring request. Chooses the
-    /// first unclaimed io_uring request that was submitted before the bio and completed after the
-    /// bio. Such a path occurs if another thread, such as a worker thread of io_uring, submitted
+    /// Adds the io_uring request to a path that has no completed io_uring request. Such a path
+    /// occurs if another thread, such as a worker thread of io_uring, submitted the bio. Chooses
+    /// the first unclaimed io_uring request that was submitted before the bio and completed after
     /// the bio.
     fn with_uring(
         &mut self,
@@ -354,11 +355,10 @@ impl<'a> Finder<'a> {
     }
 }
 
-/// The sums over all requests.
 #[derive(Debug, Default)]
 struct Totals {
     phases: Phases,
-    /// For each phase, the start and end of every request's time in the phase (ns).
+    /// For each phase, the times at which each request entered and left the phase (ns).
     spans: [Vec<(u64, u64)>; Phase::ALL.len()],
     unmatched: BTreeMap<Unmatched, u64>,
 }
@@ -406,7 +406,7 @@ impl Totals {
     }
 }
 
-/// Returns the end of each phase of a request (ns), in order of time.
+/// Returns the phases of a request in order of time, each with the time at which it ended (ns).
 fn phase_ends(
     request: &AppRequest,
     path: &RequestPath,
@@ -465,12 +465,13 @@ fn phase_time(
     })
 }
 
-/// Returns the sum. The sum saturates, because damaged timestamps may be huge.
+/// Adds the values. The sum saturates instead of overflowing, because damaged timestamps may be
+/// huge.
 fn sum(values: impl Iterator<Item = u64>) -> u64 {
     values.fold(0, u64::saturating_add)
 }
 
-/// Returns the time that at least one of the spans covers (ns).
+/// Returns the total time that is covered by at least one of the spans (ns).
 fn union_ns(spans: &mut [(u64, u64)]) -> u64 {
     spans.sort_unstable();
     let (mut union, mut covered_to) = (0, 0);

@@ -1,5 +1,5 @@
-//! A trace instance in tracefs. Only this program uses the instance, so other users of tracing are
-//! not disturbed. Dropping the instance removes it.
+//! A trace instance in tracefs, which is a directory with separate ring buffers and settings. Other
+//! users of tracing are not disturbed. Dropping the instance removes it.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -8,20 +8,21 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::declined::Declined;
 
-/// Prefix of the names of halfpower's instances. The process ID and a number follow.
+/// Prefix of the names of halfpower's instances. A name is, for example, `halfpower-1234-0`, where
+/// 1234 is the process ID.
 const INSTANCE_PREFIX: &str = "halfpower-";
 /// Size of each read of a tracefs file (bytes).
 const CHUNK_BYTES: usize = 1 << 16;
 
-/// A trace instance that is independent of other traces on the machine. Dropping the value removes
-/// the instance.
+/// A trace instance of this process. Dropping the value removes the instance.
 #[derive(Debug)]
 pub struct Instance {
     folder: PathBuf,
 }
 
 impl Instance {
-    /// Creates an instance. Also removes the instances of dead halfpower processes.
+    /// Creates an instance. First removes the instances of halfpower processes that no longer
+    /// exist.
     pub fn new() -> Result<Instance, Declined> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let instances = tracefs_path()?.join("instances");
@@ -69,8 +70,8 @@ impl Drop for Instance {
     }
 }
 
-/// Reads a file of tracefs. The reads are large, because some files return only the data that fit
-/// into the first read.
+/// Reads a file of tracefs in large chunks, because some files return only the data that fit into
+/// the first read.
 fn text(path: &Path) -> io::Result<String> {
     let (mut file, mut text) = (File::open(path)?, Vec::new());
     let mut chunk = vec![0; CHUNK_BYTES];

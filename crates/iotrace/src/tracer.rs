@@ -18,9 +18,9 @@ use crate::tracefs::Instance;
 const POLL_INTERVAL: Duration = Duration::from_millis(30);
 /// Default total size of the kernel's buffers of all CPUs (bytes).
 const BUFFERS_BYTES: u64 = 256 << 20;
-/// Allowed range of the default size of one CPU's buffer (bytes).
+/// Minimum and maximum of the default buffer size of one CPU (bytes).
 const BUFFER_BYTES: std::ops::RangeInclusive<u64> = 1 << 20..=16 << 20;
-/// Default maximum amount of trace data in memory (bytes).
+/// Default of [`TraceSpec::kept_bytes`] (bytes).
 const KEPT_BYTES: u64 = 2 << 30;
 
 /// The parameters of a trace.
@@ -31,15 +31,15 @@ pub struct TraceSpec {
     pub disk: (u32, u32),
     /// Whether the load uses io_uring.
     pub uring: bool,
-    /// Name of the load's threads, whose wake-ups are traced. `*` is a wildcard ("worker-*"). None
-    /// if no wake-ups are traced. The phases completion and wake-up of a load without io_uring can
-    /// then not be separated.
+    /// Name of the load's threads. Wake-ups of these threads are traced. `*` is a wildcard, for
+    /// example in `worker-*`. None to trace no wake-ups. Without wake-ups, the phases completion
+    /// and wake-up of a load without io_uring cannot be separated.
     pub threads: Option<String>,
     /// Size of the kernel's buffer for each CPU (bytes). None for the default: 256 MiB divided by
     /// the number of CPUs, but at least 1 MiB and at most 16 MiB.
     pub buffer_bytes: Option<u64>,
-    /// Maximum amount of trace data in memory (bytes). Events beyond this limit are lost and
-    /// counted.
+    /// Maximum amount of trace data in memory (bytes). Events that exceed this limit are dropped,
+    /// and counted in [`Lost`].
     pub kept_bytes: u64,
 }
 
@@ -58,7 +58,8 @@ impl TraceSpec {
         }
     }
 
-    /// Returns the kernel's event filter for a tracepoint, or None if all events are recorded.
+    /// Returns the filter that the kernel applies to events of a tracepoint, or None if all events
+    /// are recorded.
     fn filter(&self, tracepoint: &Tracepoint) -> Option<String> {
         match tracepoint.group {
             "block" => Some(format!("dev == {}", kernel_dev(self.disk))),
@@ -110,7 +111,7 @@ pub struct Trace {
     pub bytes: u64,
 }
 
-/// A trace in progress. Dropping the value ends the trace and removes its instance.
+/// A trace in progress. Dropping the value ends the trace and removes its tracefs instance.
 #[derive(Debug)]
 pub struct Tracer {
     // The order of the fields matters, because the reader's files must be closed before the
@@ -164,7 +165,8 @@ impl Tracer {
             trace.bytes += cpu.bytes.len() as u64;
             cpu.read_events(&self.layout, &self.decoders, &mut trace);
         }
-        // The events of each CPU are already sorted, and a stable sort merges such runs quickly.
+        // The events of each CPU are already sorted. A stable sort is fast if the data consist of a
+        // few sorted parts.
         trace.events.sort_by_key(|event| event.at_ns);
         Ok(trace)
     }
@@ -201,28 +203,28 @@ fn enable_tracepoints(instance: &Instance, spec: &TraceSpec) -> Result<Decoders,
     Ok(decoders)
 }
 
-/// Adds the counters in the text of `per_cpu/cpuN/stats` to `lost`.
+/// Adds the counters of lost events in `stats` (the content of `per_cpu/cpuN/stats`) to `lost`.
 fn count_lost(stats: &str, lost: &mut Lost) {
     for line in stats.lines() {
         let Some((name, number)) = line.split_once(':') else { continue };
         let number: u64 = number.trim().parse().unwrap_or(0);
         match name.trim() {
             "overrun" => lost.overwritten += number,
-            // "entries" is the number of events that are still in the buffer and were not read.
+            // "entries" is the number of events that are still in the buffer.
             "commit overrun" | "dropped events" | "entries" => lost.dropped += number,
             _ => {}
         }
     }
 }
 
-/// The collected pages of one CPU.
+/// The pages that were collected from the ring buffer of one CPU.
 #[derive(Debug)]
 struct CpuPages {
     cpu: u32,
     file: File,
     /// All pages concatenated, without their unused ends.
     bytes: Vec<u8>,
-    /// The end of each page in `bytes`.
+    /// Offset in `bytes` at which each page ends.
     ends: Vec<usize>,
 }
 
@@ -234,7 +236,7 @@ impl CpuPages {
         Ok(CpuPages { cpu, file, bytes: Vec::new(), ends: Vec::new() })
     }
 
-    /// Reads all available pages, but stops when `bytes` contains `kept_bytes` or more.
+    /// Reads all available pages, but stops when the length of `bytes` reaches `kept_bytes`.
     fn collect_pages(&mut self, layout: &PageLayout, kept_bytes: u64) -> io::Result<()> {
         while (self.bytes.len() as u64) < kept_bytes {
             let start = self.bytes.len();
@@ -248,7 +250,7 @@ impl CpuPages {
                 Ok(_) => self.ends.push(start + used),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A CPU that was never online since the boot has no ring buffer.
+                // A CPU that was not online since boot has no ring buffer.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
                 Err(error) => return Err(error),
             }
@@ -268,10 +270,10 @@ impl CpuPages {
     }
 }
 
-/// The thread that collects pages.
+/// Handle of the thread that collects pages.
 #[derive(Debug)]
 struct Reader {
-    /// Sender that is dropped to make the thread end. None after that.
+    /// Channel to the thread, which ends when this sender is dropped. None after the drop.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<io::Result<Vec<CpuPages>>>>,
 }
@@ -290,7 +292,7 @@ impl Reader {
         Ok(Reader { stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Ends the thread, which first collects the remaining pages. Returns the pages of all CPUs.
+    /// Ends the thread after it has collected the remaining pages. Returns the pages of all CPUs.
     fn end(&mut self) -> Result<Vec<CpuPages>, Declined> {
         self.stop = None;
         let ended = self.thread.take().map(JoinHandle::join);

@@ -1,5 +1,4 @@
-//! Prepares the targets of a job: opens them in the right mode, checks them, and creates test files
-//! in directories.
+//! Opens and checks the targets of a job. If a target is a directory, a test file is created in it.
 
 use analysis::units;
 use std::path::Path;
@@ -31,23 +30,23 @@ use crate::trials::{Lab, Place, Setting};
 use crate::verdict::Tail;
 
 /// Default size of a test file (bytes). If this is more than a tenth of the free space, the default
-/// is that tenth.
+/// is that tenth, but at least 1 MiB.
 pub const TEST_FILE_BYTES: u64 = 1 << 30;
-/// Memory that a thread maps in addition to its I/O buffers (bytes): stack, histograms, rounding to
-/// huge pages, and a share of the allocator's mappings.
+/// Memory that a thread needs in addition to its I/O buffers (bytes), for its stack, histograms,
+/// the rounding to huge pages, and its share of the allocator's mappings.
 const THREAD_BYTES: u64 = 6 << 20;
 
 /// The open targets of a job. Dropping the value removes the test files.
 #[derive(Debug)]
 pub struct Bench {
-    /// Targets that this host accesses, in the order of the command line.
+    /// Opened targets, in the order of the command line. Empty if the target is a simulated system.
     pub targets: Vec<HostTarget>,
-    /// The simulated system of the job. None if the targets are on this host.
+    /// The simulated system that is the target. None for all other targets.
     simulated: Option<SimulatedTarget>,
-    /// Size of the region, which fits in every target (bytes).
+    /// Size of the accessed region, the same in every target (bytes).
     pub region_bytes: u64,
-    /// Size of the holes and unwritten blocks in all regions. None if the system does not report
-    /// them.
+    /// Total size of the holes and unwritten blocks in the regions of all targets. None if the
+    /// system does not report them.
     pub coverage: Option<Coverage>,
     /// Part of the targets that this rank uses. None if there is only one process.
     share: Option<Share>,
@@ -66,7 +65,7 @@ pub struct Preparation {
     pub destroys: Vec<String>,
     /// Amount of data that is written before the measurement (bytes).
     pub write_bytes: u64,
-    /// Size of the smallest region of all targets (bytes).
+    /// Size of the region to access, the same in every target (bytes).
     pub region_bytes: u64,
 }
 
@@ -105,7 +104,7 @@ pub fn check_path(path: &Path, consent: &Consent) -> Outcome<()> {
         )));
     }
     if !path.exists() {
-        // The error of the failed open has the best message.
+        // Opening the missing path returns the best error message.
         HostTarget::open(path, false, Caching::Buffered)?;
     }
     Ok(())
@@ -130,7 +129,7 @@ pub fn preparation(job: &Job) -> Outcome<Preparation> {
     let paths = match &job.targets {
         JobTargets::Nothing => {
             found.region_bytes = job.size.unwrap_or(reference_device::SIZE_BYTES);
-            found.lines.push("no target: nothing is touched".to_owned());
+            found.lines.push("measure without a target; nothing is touched".to_owned());
             return Ok(found);
         }
         JobTargets::Reference(devices) => {
@@ -231,14 +230,14 @@ fn reference_region(devices: &[ReferenceDevice], job: &Job) -> Outcome<u64> {
     job.size.map_or_else(all, Ok)
 }
 
-/// Returns a placeholder for a test file that does not exist yet.
+/// Returns a target of `bytes` bytes in place of a test file that does not exist yet.
 fn yet_to_be_made(job: &Job, bytes: u64) -> HostTarget {
     let caching = Caching::of(job.direct.unwrap_or(true), job.write_through);
     HostTarget::null(bytes).in_mode(caching)
 }
 
-/// Returns the size of the test file in a directory (bytes). If targets are combined into a stripe,
-/// this is the size of each test file.
+/// Returns the size of the test file to create in a directory (bytes). In a stripe, each member has
+/// a test file of this size.
 fn file_bytes(folder: &Path, job: &Job) -> Outcome<u64> {
     let Some(size) = job.size else { return Ok(default_size(folder)? + job.base.region_offset) };
     let bytes = size.saturating_add(job.base.region_offset);
@@ -300,9 +299,9 @@ fn check_fit(job: &Job, target: &HostTarget, region_bytes: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Refuses a workload whose threads need more memory than a limit of this process allows. Each
-/// thread has `buffer_bytes` of buffers. Beyond the limit, the kernel would kill the program
-/// without an error message.
+/// Refuses a workload whose threads need more memory than this process may use. Each thread has
+/// `buffer_bytes` of buffers. Without this check, the kernel could kill the program without an
+/// error message.
 fn check_memory(workload: &Workload, buffer_bytes: u64, targets: usize) -> Outcome<()> {
     let Some(limit) = memory_limit::narrowest() else { return Ok(()) };
     let threads = u64::from(workload.threads) * targets.max(1) as u64;
@@ -320,7 +319,7 @@ fn check_memory(workload: &Workload, buffer_bytes: u64, targets: usize) -> Outco
     )))
 }
 
-/// Refuses a requested size for which the file system of the target has too little free space.
+/// Refuses a `--size` if the target would grow beyond the free space of its file system.
 fn check_growth(target: &HostTarget, job: &Job) -> Outcome<()> {
     let (Some(free), Some(size)) = (target.free_bytes(), job.size) else { return Ok(()) };
     let wanted = size.saturating_add(job.base.region_offset);
@@ -341,8 +340,8 @@ fn needs_layout(job: &Job) -> bool {
     matches!(job.allocation, Allocation::Existing | Allocation::Truncate)
 }
 
-/// Returns the size of the region of an existing target (bytes). This is the requested size or, by
-/// default, the rest of the target after the offset.
+/// Returns the size of the region of an existing target (bytes). The default is the rest of the
+/// target after the offset, or 1 GiB with `--allocation` extend, fallocate or last-block.
 fn region(target: &HostTarget, job: &Job) -> u64 {
     let rest = target.size_bytes().saturating_sub(job.base.region_offset);
     match job.allocation {
@@ -401,8 +400,8 @@ fn striped(targets: Vec<HostTarget>, job: &Job) -> Outcome<Vec<HostTarget>> {
     }
 }
 
-/// Returns the size of the holes and unwritten blocks in all regions, or None if the system does
-/// not report them.
+/// Returns the total size of the holes and unwritten blocks in the regions of all targets, or None
+/// if the system does not report them.
 fn coverage_of(targets: &[HostTarget], offset: u64, length: u64) -> Option<Coverage> {
     targets.iter().map(|target| target.coverage(offset, length)).sum()
 }
@@ -533,8 +532,8 @@ impl Bench {
         }
     }
 
-    /// Returns whether the page cache can be emptied before buffered reads. Returns false for a
-    /// simulated system, which always starts with an empty page cache.
+    /// Returns whether the targets' data can be evicted from the page cache. Returns false for a
+    /// simulated system, because it always starts with an empty page cache.
     pub fn can_scrub(&self) -> bool {
         self.simulated.is_none() && self.targets.iter().all(|target| target.kind().is_storage())
     }
@@ -547,12 +546,12 @@ fn share_of(job: &Job, lab: &Lab) -> Option<Share> {
     Some(Share { group, number: share::shifted(ranks.rank, job.rank_shift, ranks.count()) })
 }
 
-/// A target that a rank uses, as (whether the target is on a server, identity of the target).
+/// A target that a rank uses: whether it is on a server, and its [`HostTarget::identity`].
 type UsedTarget = (bool, (u64, u64));
 
-/// Returns the first other rank that uses one of these targets. Files and devices are the same only
-/// on the same host. Targets on servers count only if they are open for writing, because ranks may
-/// read the same target of a server. All ranks must call this.
+/// Returns the first other rank that uses one of these targets. A file or device counts only if
+/// that rank is on the same host. A target on a server counts only if it is open for writing,
+/// because several ranks may read it. All ranks must call this function.
 fn other_user<'a>(
     ranks: &Ranks,
     targets: impl Iterator<Item = &'a HostTarget>,
@@ -571,7 +570,7 @@ fn other_user<'a>(
     Ok((0..).zip(&all).find(is_same).map(|(other, _)| other))
 }
 
-/// Refuses a target that several ranks would use but may not share. All ranks must call this.
+/// Refuses targets that another rank uses too. All ranks must call this function.
 ///
 /// # Errors
 /// If another rank uses one of the targets. The usage error ends with `remedy`.
@@ -591,8 +590,8 @@ pub fn check_own<'a>(
     )))
 }
 
-/// Refuses a target that several ranks would use if each rank must have its own target. Also
-/// refuses a device or a target on a server if several ranks would write to it.
+/// If each rank must have its own target (`--rank-files own`), refuses targets that several ranks
+/// use. Otherwise refuses devices and targets on servers that several ranks would write to.
 fn check_sharing(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()> {
     let name = targets[0].name();
     let is_remote = targets.iter().any(|target| target.kind() == TargetKind::Network);
@@ -622,9 +621,9 @@ fn check_sharing(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()
     Ok(())
 }
 
-/// Opens a new test file in a directory. With several ranks, this is the file of this rank, the
-/// file of the rank whose part this rank uses (`--rank-shift`), or the one file that all ranks
-/// share. The rank that creates a file also removes it.
+/// Opens the test file that this rank uses in a directory. The file belongs to this rank, to
+/// another rank (`--rank-shift`), or to all ranks (`--rank-files`). If this rank must create a
+/// file, the file is removed when the returned `Scratch` is dropped.
 fn test_file(
     folder: &Path,
     job: &Job,
@@ -661,8 +660,8 @@ fn test_file(
 
 fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> {
     let scratch = Scratch::make(folder, bytes)?;
-    // Some properties of the file, such as the alignment, are known only after the file is open.
-    // They are checked before the file is written.
+    // Whether the workload fits is checked before the file is written. The check needs an open
+    // file, because it uses properties such as the alignment.
     let mode = caching(scratch.path(), job.direct, job.write_through);
     let empty = scratch.open(true, mode)?;
     // The workload of a stripe spans all members, so it is checked after all members are open.

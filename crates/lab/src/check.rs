@@ -1,10 +1,12 @@
-//! The checks of a result. Each reason of a verdict begins with the name of its check, such as
-//! `noisy: +-19% (limit 15%)`. `halfpower explain NAME` explains the check.
+//! The checks that determine the verdict on a result. Each reason in a verdict begins with the name
+//! of a check, for example `noisy: +-19% (limit 15%)`. `halfpower explain noisy` explains this
+//! check.
 
-/// Defines the checks with their names.
+/// Defines the enum `Check` from a list of variants and names.
 macro_rules! checks {
     ($($(#[$meaning:meta])* $check:ident = $name:literal,)*) => {
-        /// A check of a result. The comment of each variant states what the check requires.
+        /// A check of a result. The comment of each variant states the condition under which the
+        /// check passes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum Check {
             $($(#[$meaning])* $check,)*
@@ -14,7 +16,7 @@ macro_rules! checks {
             /// All checks.
             pub const ALL: &'static [Check] = &[$(Check::$check),*];
 
-            /// Returns the name of the check, with which a reason begins.
+            /// Returns the name of the check. A reason begins with this name.
             pub fn name(self) -> &'static str {
                 match self {
                     $(Check::$check => $name,)*
@@ -29,7 +31,7 @@ checks! {
     Noisy = "noisy",
     /// There is more than one trial.
     OneTrial = "one-trial",
-    /// There are enough requests for the shown percentile.
+    /// Enough requests completed for the rate and for the printed percentiles.
     FewRequests = "few-requests",
     /// The rate does not rise or fall gradually within a trial.
     Drift = "drift",
@@ -41,11 +43,11 @@ checks! {
     Steady = "steady",
     /// The region has no holes and no unwritten blocks.
     Holes = "holes",
-    /// Cold reads reached the device.
+    /// Reads that should reach the device did not come from a cache.
     CacheHits = "cache-hits",
     /// The requests reached storage, not only memory.
     InMemory = "in-memory",
-    /// No cache of the device holds the whole region.
+    /// The region is too large for the caches of the device.
     RegionCached = "region-cached",
     /// No other programs used the device.
     OtherIo = "other-io",
@@ -59,7 +61,7 @@ checks! {
     CpuBound = "cpu-bound",
     /// No CPU quota limited the load.
     CpuQuota = "cpu-quota",
-    /// No I/O limit of the control group determined the rate.
+    /// The control group's I/O limit (`io.max`) did not determine the rate.
     IoLimit = "io-limit",
     /// The drive was not too hot.
     DriveHot = "drive-hot",
@@ -69,13 +71,13 @@ checks! {
     DriveWorn = "drive-worn",
     /// The requested queue depth was reached.
     DepthMissed = "depth-missed",
-    /// Requests do not complete inside the submit call.
+    /// Requests complete after the submit call has returned, so several can be in flight.
     Batched = "batched",
     /// An open loop reached its requested rate.
     RateMissed = "rate-missed",
     /// The server never asked the client to wait.
     ServerBusy = "server-busy",
-    /// The buffers are on huge pages.
+    /// The buffers of large requests are on huge pages, unless `--buffer-pages 4k` was used.
     SmallPages = "small-pages",
     /// The clock of the measurement agrees with the system clock.
     Clock = "clock",
@@ -91,16 +93,16 @@ checks! {
     Mismatch = "mismatch",
     /// No faults were injected.
     InjectedFaults = "injected-faults",
-    /// The soaker measured an upper bound of the CPU cost.
+    /// The soaker (`--soaker`) could measure an upper bound of the CPU cost.
     NoUpperBound = "no-upper-bound",
     /// The measurement was not stopped early.
     Interrupted = "interrupted",
-    /// All processes of a run on several hosts took part until the end.
+    /// No rank (process) of the run was lost before the end.
     LostRank = "lost-rank",
     /// The result was measured by halfpower and not imported from another tool.
     Imported = "imported",
     /// Enough points are valid for a conclusion.
     NoValidPoints = "no-valid-points",
-    /// The background load did not change.
+    /// The background load was low and steady enough to trust the upper bound of the CPU cost.
     Background = "background",
 }

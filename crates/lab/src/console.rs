@@ -1,4 +1,4 @@
-//! Output to the terminal: results to stdout, everything else to stderr.
+//! Prints results to stdout and everything else to stderr.
 //!
 //! Progress is shown as a bar on a terminal. If stderr is not a terminal, progress is printed as
 //! one line per minute. With `--quiet`, no progress is shown. The crate anstream removes colours if
@@ -63,18 +63,19 @@ pub fn error(text: &str) {
     write_line(&mut anstream::stderr(), &format!("halfpower: {text}"));
 }
 
-/// Whether data could not be written to stdout.
+/// Whether data for stdout were lost, as [`lost_data`] reports.
 static LOST: AtomicBool = AtomicBool::new(false);
 
-/// Prints data to stdout. A closed pipe is not an error. [`lost_data`] reports other write errors.
+/// Prints data to stdout. A closed pipe is ignored. Other write errors are reported by
+/// [`lost_data`].
 pub fn data(text: &str) {
     let mut stream = anstream::stdout();
     let written = writeln!(stream, "{}", printable(text)).and_then(|()| stream.flush());
     note(&written);
 }
 
-/// Prints the text of a survey or study to stdout. On a terminal, verdicts, headings, doubts,
-/// results of claims, and words that `halfpower explain` knows are coloured.
+/// Prints the report of a survey or study to stdout. On a terminal, colours highlight verdicts,
+/// headings, doubts, results of claims, and words that `halfpower explain` knows.
 pub fn result(text: &str) {
     let coloured: Vec<String> = printable(text).lines().map(terminal::coloured).collect();
     let mut stream = anstream::stdout();
@@ -83,7 +84,7 @@ pub fn result(text: &str) {
 }
 
 /// Escapes all control characters except line ends and tabs. Names of files, jobs and hosts may
-/// contain control characters, and a terminal would interpret them.
+/// contain such characters, and a terminal would interpret them.
 fn printable(text: &str) -> Cow<'_, str> {
     let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
     if !text.contains(is_harmful) {
@@ -96,16 +97,15 @@ fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Prints a line of data to stdout. The line may be invalid UTF-8, such as a file name.
+/// Prints a line of data to stdout. The line may be invalid UTF-8, because it may be a file name.
 pub fn bytes(line: &[u8]) {
     let mut stream = std::io::stdout().lock();
     let written = stream.write_all(&[line, b"\n"].concat()).and_then(|()| stream.flush());
     note(&written);
 }
 
-/// A stream to standard output for data of any length. As with [`data`], a closed pipe is not an
-/// error, and [`lost_data`] reports other write errors. After an error, all further data are
-/// discarded.
+/// A buffered stream to standard output. As in [`data`], a closed pipe is ignored, and
+/// [`lost_data`] reports other write errors. After an error, all further data are discarded.
 #[derive(Debug)]
 pub struct DataStream {
     out: std::io::BufWriter<std::io::Stdout>,
@@ -148,7 +148,7 @@ impl Write for DataStream {
     }
 }
 
-/// Remembers in [`LOST`] whether a write to stdout failed.
+/// Sets [`LOST`] if a write to stdout lost data.
 fn note(written: &std::io::Result<()>) {
     if ioengine::stdio::stdout_was_closed() {
         LOST.store(true, Ordering::Relaxed);
@@ -158,8 +158,8 @@ fn note(written: &std::io::Result<()>) {
     }
 }
 
-/// Checks that standard output was open when the program started. If it was closed, the Rust
-/// runtime has opened /dev/null instead, so output would be lost silently.
+/// Checks that standard output was open when the program started. Otherwise all output would be
+/// lost silently, because the Rust runtime replaces a closed standard output by /dev/null.
 ///
 /// # Errors
 /// If standard output was closed.
@@ -170,7 +170,7 @@ pub fn check_stdout() -> Outcome<()> {
     Ok(())
 }
 
-/// Makes the failure for a write error of standard output.
+/// Converts a write error of standard output to a [`Failure`].
 pub fn cannot_write(error: &std::io::Error) -> Failure {
     let cause = ioengine::error::cause(error);
     Failure::failed(format!("writing to standard output: {cause}; redirect it to another file"))
@@ -178,10 +178,11 @@ pub fn cannot_write(error: &std::io::Error) -> Failure {
 
 /// Prints the plan (`--plan`) of a command that only prints and changes nothing.
 pub fn plan_to_print() {
-    data("this command only prints; nothing is touched");
+    data("this command only prints information; nothing is touched");
 }
 
-/// Prints the last line of a plan (`--plan`): which page and database would be written.
+/// Prints the last line of a plan (`--plan`): the HTML page and the database that the command would
+/// write.
 pub fn plan_to_write(page: Option<&Path>, db: Option<&Path>) {
     let page = page.map(|page| format!("the page {}", page.display()));
     let db = db.map(|db| format!("the database {}", db.display()));
@@ -191,8 +192,8 @@ pub fn plan_to_write(page: Option<&Path>, db: Option<&Path>) {
     data(&format!("{written}nothing was done"));
 }
 
-/// Returns whether data could not be written to stdout, because of an error such as a full disk or
-/// because stdout was closed when the program started.
+/// Returns whether data for stdout were lost, for example because the disk was full or because
+/// stdout was closed when the program started.
 pub fn lost_data() -> bool {
     LOST.load(Ordering::Relaxed)
 }
@@ -202,8 +203,8 @@ fn write_line(stream: &mut impl Write, text: &str) {
     let _ = writeln!(stream, "{}", printable(text)).and_then(|()| stream.flush());
 }
 
-/// The display of the progress of long work: a bar with a live view on a terminal, or one line per
-/// minute.
+/// Shows the progress of long work: on a terminal as a bar with a live view, otherwise as one line
+/// per minute.
 ///
 /// The live view shows the current measurement with its rate and mean latency, the CPU use of this
 /// process, a sparkline of the rate, and the best result so far.
@@ -229,8 +230,8 @@ pub struct Progress {
 
 /// Number of steps of the progress bar from empty to full.
 const STEPS: u64 = 1000;
-/// Minimum duration of work that gets a progress bar (ns). With shorter work, the bar would only
-/// flicker.
+/// Minimum duration of work for which a progress bar is shown (ns). In shorter work, the bar would
+/// only flicker.
 const SHOWN_NS: u64 = 2_000_000_000;
 
 impl Progress {
@@ -269,20 +270,20 @@ impl Progress {
         }
     }
 
-    /// Updates the text. The completed share of the work is calculated from the elapsed time.
+    /// Updates the text. The completed share of the work is the elapsed time divided by the
+    /// estimated total time.
     pub fn update(&mut self, message: &str) {
         let passed = (self.clock.now_ns() - self.start_ns) as f64;
         self.advance(self.total_ns.map(|total_ns| passed / total_ns.max(1) as f64), message);
     }
 
-    /// Updates the text and the completed share of the work (0 to 1). `share` is None if the
-    /// completed share is unknown.
+    /// Updates the text and the completed share of the work (0 to 1, or None if unknown).
     pub fn advance(&mut self, share: Option<f64>, message: &str) {
         let now = self.clock.now_ns();
         let passed = now - self.start_ns;
         let share = share.map(|share| share.clamp(0.0, 1.0));
-        // The remaining time is extrapolated from the elapsed time. At the start, it is calculated
-        // from the estimated total time.
+        // The remaining time is extrapolated from the elapsed time. During the first percent of the
+        // work, it is calculated from the estimated total time instead.
         let left_ns = match (share, self.total_ns) {
             (Some(share), _) if share > 0.01 => Some(passed as f64 / share * (1.0 - share)),
             (_, Some(total_ns)) => Some(total_ns.saturating_sub(passed) as f64),
@@ -306,7 +307,7 @@ impl Progress {
     }
 
     /// Shows the progress of a trial. `outstanding` is the number of requests that the trial keeps
-    /// in flight. If this number varies, `outstanding` is None, and no mean latency is shown.
+    /// in flight. If this number varies, pass None, and no mean latency is shown.
     pub fn observe(&mut self, at: TrialProgress, outstanding: Option<u64>) {
         if !self.is_live {
             return;
@@ -342,13 +343,13 @@ const SPARK_CHARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇',
 /// The characters of an ASCII sparkline, from the lowest value to the highest.
 const SPARK_CHARS_ASCII: [char; 8] = ['_', '.', '-', ':', '=', '+', '*', '#'];
 
-/// The last observations of the trials, for the live view.
+/// The recent progress of the trials, which the live view shows.
 #[derive(Debug)]
 struct Live {
     charset: Charset,
     last: TrialProgress,
     last_cpu: Option<(u64, u64)>,
-    /// Rates of the last observations (bytes per second).
+    /// The most recent rates, oldest first (bytes per second).
     rates: VecDeque<f64>,
     requests_per_s: f64,
     /// CPU use of this process since the previous observation, as a share of one CPU.
@@ -370,12 +371,13 @@ impl Live {
     /// Adds an observation that was made at `now_ns`. `cpu_ns` is the CPU time that this process
     /// has used since its start.
     fn add(&mut self, at: TrialProgress, now_ns: u64, cpu_ns: u64) {
-        // The elapsed time restarts from zero in each trial.
+        // `elapsed_ns` restarts from zero in each trial, so a smaller value means that a new trial
+        // began.
         let is_new = at.elapsed_ns < self.last.elapsed_ns;
         let last = if is_new { TrialProgress::default() } else { self.last };
         let passed_ns = at.elapsed_ns.saturating_sub(last.elapsed_ns);
-        // If no request completes, because a request is slow or the final flush runs, the last rate
-        // is shown until `STILL_NS` have passed.
+        // If no request completed since the last observation, the previous rate is shown until
+        // `STILL_NS` have passed. A request may be slow, or the final flush may be running.
         if at.requests != last.requests || passed_ns >= STILL_NS {
             self.last = at;
             let seconds = passed_ns.max(1) as f64 / 1e9;

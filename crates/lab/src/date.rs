@@ -1,8 +1,8 @@
-//! Formats and parses dates in UTC. A time is a number of nanoseconds since 1970. The dates are
-//! used only as labels, so no calendar library and no time zones are needed.
+//! Formats and parses dates in UTC. Times are in nanoseconds since 1970-01-01. The dates are only
+//! labels, so no calendar library and no time zones are needed.
 
-/// Formats a time (ns since 1970) as a date in UTC, such as "2026-11-21 20:45" (Howard Hinnant's
-/// algorithm civil_from_days).
+/// Formats a time (ns since 1970) as a date in UTC, such as "2026-11-21 20:45". The algorithm is
+/// Howard Hinnant's civil_from_days.
 pub fn utc(unix_ns: i64) -> String {
     let minutes = unix_ns.div_euclid(60_000_000_000);
     let (days, minute) = (minutes.div_euclid(1440), minutes.rem_euclid(1440));
@@ -20,7 +20,8 @@ pub fn utc(unix_ns: i64) -> String {
 }
 
 /// Parses a date in UTC, such as "2026-11-21 20:45" or "2026-11-21 20:45:08". Returns the time (ns
-/// since 1970), or None if the text is not a date (Howard Hinnant's algorithm days_from_civil).
+/// since 1970), or None if the text is not a date. The algorithm is Howard Hinnant's
+/// days_from_civil.
 pub fn parse_utc(text: &str) -> Option<i64> {
     let (date, time) = text.trim().split_once([' ', 'T'])?;
     let numbers = |text: &str, separator: char| -> Option<Vec<i64>> {

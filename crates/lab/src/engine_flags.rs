@@ -1,5 +1,5 @@
-//! Resolves the flags of the group Engine: I/O engine options, periodic flushes, and the caching
-//! mode that the options need.
+//! Checks and converts the flags in the group Engine of `--help`. They specify the options of the
+//! I/O engine, periodic flushes, and often the caching mode.
 
 use ioengine::{Caching, EngineKind, EngineOption, EngineOptions};
 use workload::FlushEvery;
@@ -8,20 +8,21 @@ use crate::experiment::Experiment;
 use crate::failure::{Failure, Outcome};
 use crate::flag_names::in_flags;
 
-/// The resolved flags of the group Engine.
+/// What the flags in the group Engine of `--help` specify.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineFlags {
     /// Options for all I/O engines of the job.
     pub options: EngineOptions,
-    /// Periodic flushes between writes. None if there are no periodic flushes.
+    /// How often each thread flushes its writes (`--fsync`, `--fdatasync`). None without these
+    /// flags.
     pub flush_every: Option<FlushEvery>,
-    /// Whether I/O is direct. None if I/O is direct where the target supports direct I/O.
+    /// Whether I/O is direct. None to use direct I/O if the target supports it.
     pub direct: Option<bool>,
 }
 
 impl EngineFlags {
-    /// Resolves the flags for the I/O engines of a job. In `engine_kinds`, None means the best
-    /// engine of this host.
+    /// Checks and converts the flags for the I/O engines of a job. In `engine_kinds`, None means
+    /// the best engine of this host.
     ///
     /// # Errors
     ///
@@ -49,8 +50,8 @@ impl EngineFlags {
             let why = "--zone-append is for writes only; use --rw write, or drop --zone-append";
             return Err(Failure::usage(why));
         }
-        // For other engines, the options are checked when a target is opened. Engines without I/O
-        // open no target, so their options are checked here.
+        // Usually, options are checked when a target is opened. Engines without I/O open no target,
+        // so their options are checked here.
         for engine_kind in engine_kinds.iter().flatten().filter(|p| !p.does_io()) {
             options.check(*engine_kind, Caching::Direct)?;
         }
@@ -60,7 +61,7 @@ impl EngineFlags {
     }
 }
 
-/// Refuses options that this kernel does not support. The support of the target is checked later,
+/// Refuses options that this kernel does not support. Whether the target supports them is checked
 /// when the target is opened.
 fn check_offered(options: EngineOptions) -> Outcome<()> {
     let of_kernel = [EngineOption::SqPoll, EngineOption::IoPoll];
@@ -75,8 +76,8 @@ fn check_offered(options: EngineOptions) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns whether I/O is direct, as --direct specifies or as the I/O engines and options need.
-/// Returns None if neither determines the caching mode.
+/// Returns whether I/O is direct. `--direct` specifies this, but some I/O engines and options work
+/// only in one of the two modes. Returns None if nothing determines the mode.
 fn direct(
     typed: Option<bool>,
     options: EngineOptions,
@@ -121,7 +122,7 @@ fn flush_every(
     let name = flush.name();
     if writes_each == 0 {
         return Err(Failure::usage(format!(
-            "--{name} 0 never flushes; drop it, or use --{name} 1 or more"
+            "--{name} 0 never flushes; drop --{name}, or use --{name} 1 or more"
         )));
     }
     if !writes {

@@ -1,5 +1,5 @@
-//! The results of a survey or study before analysis: measured points, other readings, and the
-//! parts that were left out.
+//! The measurements of a survey or study before analysis: points, other readings, and the parts
+//! that could not be measured.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -22,16 +22,16 @@ pub struct Evidence {
     pub targets: Vec<TargetFacts>,
     /// All points that were measured.
     pub points: Vec<MeasuredPoint>,
-    /// Measured numbers that are not rates of a workload.
+    /// Measured numbers that are not rates of a workload, such as the time of an object upload.
     pub readings: Vec<Reading>,
     /// Parts of the study's plan that could not be measured.
     pub left_out: Vec<LeftOut>,
-    /// Nominal rate of the hardware, which the user specified with `--pap` (bytes per second). None
-    /// if the user did not specify `--pap`.
+    /// Nominal rate of the hardware (PAP) that the user specified with `--pap` (bytes per second).
+    /// None without `--pap`.
     pub pap_bytes_per_s: Option<f64>,
     /// Prices, power and capacities that the user specified.
     pub stated: Stated,
-    /// Why nothing was measured. None if something was measured.
+    /// Why the study could not run. None if the study ran.
     pub skipped: Option<Skipped>,
 }
 
@@ -53,21 +53,21 @@ pub struct MeasuredPoint {
     /// Name of the part of the study's plan to which the point belongs. Empty if the plan has no
     /// parts.
     pub part: String,
-    /// Name of the target. If there are several, the name of the first target.
+    /// Name of the target, or of the first target if the load used several.
     pub target: String,
     /// Index of the target in [`Evidence::targets`].
     pub target_index: usize,
     /// Number of disks that the load used at the same time.
     pub disks: u32,
-    /// Values of the plan's flags that are not axes of `sweep`, by flag.
+    /// Values of the plan's flags, by flag. Flags that are axes of `sweep` are in `point` instead.
     pub given: BTreeMap<String, String>,
     /// The workload with its trials.
     pub point: Point,
-    /// Statistics over the point's trials.
+    /// Statistics of the trials.
     pub summary: Summary,
 }
 
-/// A measured number that is not the rate of a workload.
+/// A measured number that is not the rate of a workload, such as the time of an object upload.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Reading {
     /// Name of the quantity.
@@ -94,7 +94,7 @@ pub struct LeftOut {
 pub struct Skipped {
     /// Reason why the study could not run.
     pub reason: String,
-    /// Remedy that would make the study possible.
+    /// Change that would make the study possible.
     pub remedy: String,
 }
 
@@ -119,9 +119,9 @@ impl MeasuredPoint {
         &self.point.key
     }
 
-    /// Returns the ratio of this point's rate to the rate of another point. Each trial is compared
-    /// with a trial of the other point that ran close in time, so that a slow or fast period of the
-    /// machine has little effect.
+    /// Returns the ratio of this point's rate to the rate of another point. The trials are compared
+    /// in pairs that ran at about the same time, so a temporary slowdown of the machine has little
+    /// effect.
     pub fn times(&self, other: &MeasuredPoint) -> Interval {
         let rates = |measured: &MeasuredPoint| -> Vec<Timed> {
             let trials = measured.point.unsoaked().into_iter();
@@ -131,7 +131,7 @@ impl MeasuredPoint {
         ratio.unwrap_or(Interval::exact(self.rate() / other.rate().max(1.0)))
     }
 
-    /// Formats the caching mode, request size and depth as text.
+    /// Formats the caching mode, request size and depth, for example "direct, 4 KiB x depth 8".
     pub fn setting(&self) -> String {
         let key = self.key();
         format!("{}, {} x depth {}", key.caching, units::size(key.request_bytes()), key.depth())
@@ -147,7 +147,7 @@ impl MeasuredPoint {
         self.summary.requests_per_s.value
     }
 
-    /// Returns a quantile of the latency (ns), or None if latency was not measured.
+    /// Returns a quantile (0 to 1) of the latency (ns), or None if latency was not measured.
     pub fn latency_ns(&self, quantile: f64) -> Option<f64> {
         self.summary.latency.quantile(quantile).map(|ns| ns as f64)
     }
@@ -168,8 +168,8 @@ impl MeasuredPoint {
         self.point.key.depth()
     }
 
-    /// Returns the value of a flag for this point as text, or an empty text if the value is
-    /// unknown. Here, `part`, `target`, `disks` and `caching` count as flags too.
+    /// Returns the value of a flag for this point as text, or an empty string if the value is
+    /// unknown. `part`, `target`, `disks` and `caching` are treated as flags, too.
     pub fn word(&self, flag: &str) -> String {
         let key = &self.point.key;
         match flag {
@@ -199,7 +199,8 @@ impl MeasuredPoint {
         }
     }
 
-    /// Returns whether a flag has this value. The flag `bs` matches in any spelling (64k = 65536).
+    /// Returns whether a flag has this value. Values of the flag `bs` are compared as sizes, so
+    /// `64k` equals `65536`.
     pub fn is(&self, flag: &str, word: &str) -> bool {
         match flag {
             "bs" => units::parse_size(word).is_ok_and(|bytes| bytes == self.bytes()),
@@ -207,9 +208,9 @@ impl MeasuredPoint {
         }
     }
 
-    /// Returns the mean size of the requests that reached the device in the direction of the
-    /// workload (bytes). Returns None if the device counters are missing or counted no such
-    /// request.
+    /// Returns the mean size of the requests that the device served (bytes). If the workload only
+    /// reads, only reads of the device are counted, and likewise for writes. Returns None if the
+    /// device counters are missing or counted no such request.
     pub fn device_request_bytes(&self) -> Option<f64> {
         let (reads, writes) =
             (self.point.key.read_percent() > 0, self.point.key.read_percent() < 100);
@@ -242,7 +243,7 @@ impl Evidence {
         self.all(flags).into_iter().max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
 
-    /// Returns the name of one target, and the evidence about that target.
+    /// Returns the name of a target, and the part of the evidence that concerns this target.
     pub fn of_target(&self, index: usize) -> (String, Evidence) {
         let mut points: Vec<MeasuredPoint> =
             self.points.iter().filter(|point| point.target_index == index).cloned().collect();
@@ -282,8 +283,8 @@ impl Evidence {
         self.read(quantity, labels).first().map(|reading| reading.value)
     }
 
-    /// Returns the readings of a quantity on a target as (value of the numeric label `label`, value
-    /// of the reading), sorted by the label.
+    /// Returns the readings of a quantity on a target as pairs of x and y, sorted by x. The numeric
+    /// label `label` of a reading is x, and the value of the reading is y.
     pub fn curve(&self, quantity: &str, label: &str, target: &str) -> Vec<(u64, f64)> {
         let readings = self.read(quantity, &[("target", target)]);
         let point =
@@ -300,7 +301,7 @@ impl Evidence {
         self.readings.push(Reading { quantity, unit, labels: labels.collect(), value });
     }
 
-    /// Returns the block device below the first target, or None if it is unknown.
+    /// Returns the block device below the first target, or None if the device is unknown.
     pub fn device(&self) -> Option<&DeviceFacts> {
         self.targets.first()?.device.as_ref()
     }
@@ -316,8 +317,8 @@ impl Evidence {
         target.is_some_and(|target| target.simulated.is_some())
     }
 
-    /// Returns the device on which all targets are. Returns None if there is only one target, if
-    /// the devices differ, or if the targets are simulated.
+    /// Returns the name of the device that contains all targets. Returns None if there is only one
+    /// target, if the targets are on different devices, or if the targets are simulated.
     pub fn shared_device(&self) -> Option<&str> {
         let device = |of: usize| Some(&*self.targets.get(of)?.device.as_ref()?.name);
         let first = device(0).filter(|_| self.targets.len() > 1 && !self.is_simulated())?;
@@ -387,7 +388,7 @@ pub mod testing {
     }
 
     impl Evidence {
-        /// Calculates the summaries of all points again, after a test has changed their trials.
+        /// Recalculates the summaries of all points after a test has changed their trials.
         pub fn summarise(&mut self) {
             self.points.iter_mut().for_each(|one| one.summary = one.point.summary());
         }

@@ -24,7 +24,7 @@ use crate::guard::Consent;
 use crate::rank_trial::RankFiles;
 use crate::skew::Split;
 
-/// Direction and order of requests, with fio's names.
+/// Direction and order of requests, as in fio's `rw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rw {
     /// Sequential reads.
@@ -46,7 +46,7 @@ impl Rw {
     pub const ALL: [Rw; 6] =
         [Rw::Read, Rw::Write, Rw::ReadWrite, Rw::RandRead, Rw::RandWrite, Rw::RandReadWrite];
 
-    /// Returns fio's name of the variant.
+    /// Returns the name that fio uses, for example `randread`.
     pub fn name(self) -> &'static str {
         match self {
             Rw::Read => "read",
@@ -58,7 +58,7 @@ impl Rw {
         }
     }
 
-    /// Returns whether blocks are visited in random order.
+    /// Returns whether requests access the blocks in random order.
     pub fn is_random(self) -> bool {
         matches!(self, Rw::RandRead | Rw::RandWrite | Rw::RandReadWrite)
     }
@@ -79,14 +79,14 @@ pub enum Blocks {
     AsTheyAre,
     /// The file is empty.
     None,
-    /// The whole region is reserved (fallocate) and not written.
+    /// The blocks of the whole region are reserved (fallocate) but not written.
     Reserved,
-    /// Only the last request of the region is written. The blocks before it are a hole.
+    /// Only the end of the region is written, with one request. The rest of the region is a hole.
     #[serde(rename = "the last")]
     Last,
 }
 
-/// The preparation of a file's blocks before each trial.
+/// How the blocks of a file are prepared before each trial (`--allocation`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Allocation {
     /// All blocks are written once before the measurement.
@@ -96,9 +96,9 @@ pub enum Allocation {
     Extend,
     /// A written file is truncated to zero bytes before each trial.
     Truncate,
-    /// The blocks of a new file are reserved but not written before each trial.
+    /// Before each trial, the blocks of a new file are reserved (fallocate) but not written.
     Reserve,
-    /// Only the last block of a new file is written before each trial.
+    /// Before each trial, only the last block of a new file is written.
     LastBlock,
 }
 
@@ -123,7 +123,7 @@ impl Allocation {
         }
     }
 
-    /// Returns whether the writes of a trial allocate or extend the file.
+    /// Returns whether the writes of a trial allocate blocks or extend the file.
     pub fn grows(self) -> bool {
         self != Allocation::Existing
     }
@@ -158,7 +158,7 @@ impl PageCache {
     }
 }
 
-/// The times at which the requests of an open loop are due.
+/// When the requests of an open loop are due.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RateProcess {
     /// Requests are due at equal intervals.
@@ -171,14 +171,14 @@ pub enum RateProcess {
 /// The write cache mode that the kernel assumes for a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KernelWriteCache {
-    /// In mode write back, the kernel sends flushes to the device.
+    /// The mode is write back: the kernel sends flushes to the device.
     Back,
-    /// In mode write through, the kernel sends no flushes.
+    /// The mode is write through: the kernel sends no flushes.
     Through,
 }
 
 /// Settings of the block device below the target, which are changed for the run and restored after
-/// the run. Changes need root. A setting of None is not changed.
+/// the run. Changes need root. None leaves a setting unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostParameters {
     /// Name of the I/O scheduler.
@@ -204,17 +204,17 @@ pub struct EngineParameters {
     pub uncached: bool,
     /// Whether each write is durable before it completes (RWF_DSYNC).
     pub fua: bool,
-    /// Whether writes specify only a zone, in which the drive chooses the position (NVMe Zone
-    /// Append).
+    /// Whether each write specifies only a zone, and the drive chooses the position in the zone
+    /// (NVMe Zone Append).
     pub zone_append: bool,
-    /// Number of writes of a thread between two calls of fsync. None if fsync is not called.
+    /// Number of writes after which a thread calls fsync. None if no thread calls fsync.
     pub fsync: Option<u32>,
-    /// Number of writes of a thread between two calls of fdatasync. None if fdatasync is not
-    /// called.
+    /// Number of writes after which a thread calls fdatasync. None if no thread calls fdatasync.
     pub fdatasync: Option<u32>,
 }
 
-/// A replay of the recorded requests of a program, which replaces the axes.
+/// A replay, which repeats the recorded requests of a program. The replay takes the place of the
+/// axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReplayParameters {
     /// Path of a trace file of halfpower or of another tool.
@@ -223,28 +223,31 @@ pub struct ReplayParameters {
     pub format: Option<Format>,
     /// Rule that selects the requests to replay.
     pub selection: Selection,
-    /// Times at which the requests are issued.
+    /// Rule for when the requests are issued.
     pub pace: Pace,
-    /// Changes to the recorded requests.
+    /// Changes to the recorded requests, such as another queue depth.
     pub changes: Changes,
-    /// Whether requests beyond the end of the target are moved into the target.
+    /// Whether requests beyond the end of the target are moved to offsets within the target.
     pub folds: bool,
-    /// Number of trials. None for the default: several for a short trace, one for a long trace.
+    /// Number of trials. None for the default: 3 if the trace is at most one minute long, otherwise
+    /// 1.
     pub trials: Option<u32>,
 }
 
-/// An experiment, which measures every combination of the axes on the targets.
+/// An experiment. It measures every combination of the values of its axes on the targets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Experiment {
-    /// Files, devices, directories, simulated systems or reference devices that are measured.
+    /// Files, devices, directories, network addresses, simulated systems or reference devices to
+    /// measure.
     pub targets: Vec<PathBuf>,
-    /// Replay of a program, which replaces the axes below. None if the axes describe the load.
+    /// Replay of recorded requests, which takes the place of the axes below. None if the axes
+    /// describe the load.
     pub replay: Option<ReplayParameters>,
     /// Axis: direction and order of requests.
     pub rw: Vec<Rw>,
-    /// Axis: share of reads in a mix (percent). `None` means only 50.
+    /// Axis: share of reads in a mix (percent). None for the default, 50.
     pub read_percents: Option<Vec<u8>>,
-    /// Axis: request size (bytes). `None` means only 4 KiB.
+    /// Axis: request size (bytes). None for the default, 4 KiB.
     pub request_bytes: Option<Vec<u32>>,
     /// Axis: queue depth of each thread.
     pub depths: Vec<u32>,
@@ -252,11 +255,11 @@ pub struct Experiment {
     pub threads: Vec<u32>,
     /// Axis: I/O engine. None for the best engine of this host.
     pub engine_kinds: Vec<Option<EngineKind>>,
-    /// Reference device of the I/O engine `delay`. None if not specified.
+    /// Reference device that the I/O engine `delay` imitates. None if not specified.
     pub truth: Option<Truth>,
     /// Faults that are injected into the requests of each thread. None for no faults.
     pub faults: Option<FaultPlan>,
-    /// Whether I/O is direct. None if I/O is direct where the target supports direct I/O.
+    /// Whether I/O is direct. None to use direct I/O if the target supports it.
     pub direct: Option<bool>,
     /// Whether the target is opened with O_DSYNC.
     pub write_through: bool,
@@ -264,37 +267,38 @@ pub struct Experiment {
     pub stride_bytes: Option<u64>,
     /// Size of the region (bytes). None for the whole target.
     pub size_bytes: Option<u64>,
-    /// Chunk size of a stripe of all targets (bytes). None if there is no stripe.
+    /// Chunk size of a stripe that combines all targets (bytes). None if there is no stripe.
     pub chunk_bytes: Option<u64>,
     /// Offset of the region in the target (bytes).
     pub offset_bytes: u64,
-    /// Division of the region between threads.
+    /// How threads share the region.
     pub placement: Placement,
-    /// Preparation of a file's blocks before each trial.
+    /// How the blocks of a file are prepared before each trial.
     pub allocation: Allocation,
-    /// Access pattern that is announced to the kernel (fadvise). None for no announcement.
+    /// Hint to the kernel about the access pattern (fadvise). None for no hint.
     pub hint: Option<Hint>,
     /// Whether the target is evicted from the page cache before buffered reads.
     pub invalidate: bool,
-    /// Requested state of the page cache before each trial. None if not specified.
+    /// State of the page cache before each trial. None if `invalidate` determines the state.
     pub page_cache: Option<PageCache>,
-    /// Length of a trial (ns). None if not specified.
+    /// Length of a trial (ns). None for the default: one pass over the region if `size_bytes` is
+    /// specified, otherwise 5 s.
     pub runtime_ns: Option<u64>,
-    /// Whether a trial that reaches the end of the region starts again at the beginning of the
-    /// region, until the runtime is over.
+    /// Whether a trial that reaches the end of the region continues at its beginning, until
+    /// `runtime_ns` has passed.
     pub time_based: bool,
     /// Length of the warm-up before the measured phase (ns).
     pub ramp_time_ns: u64,
-    /// Whether the warm-up lasts until the rate is steady.
+    /// Whether the warm-up lasts until the rate is steady, but at most 10 minutes.
     pub steady_state: bool,
     /// Number of trials for each combination of the axes.
     pub trials: u32,
-    /// Rate of an open loop (requests per second). None if not specified.
+    /// Total rate of all threads in an open loop (requests per second). None if not specified.
     pub rate_iops: Option<f64>,
-    /// Rate of an open loop (bytes per second). This is an alternative to `rate_iops`. None if not
-    /// specified.
+    /// Total rate of all threads in an open loop (bytes per second), as an alternative to
+    /// `rate_iops`. None if not specified.
     pub rate_bytes_per_s: Option<f64>,
-    /// Times at which the requests of an open loop are due.
+    /// When the requests of an open loop are due.
     pub rate_process: RateProcess,
     /// Latency percentiles to print. None for the default percentiles.
     pub percentiles: Option<Vec<f64>>,
@@ -302,17 +306,18 @@ pub struct Experiment {
     pub cpus: Vec<usize>,
     /// Whether zeros are written instead of random data.
     pub zero_buffers: bool,
-    /// Whether checksummed blocks are written and read back.
+    /// Whether blocks are written with checksums and read back.
     pub verify: bool,
-    /// Whether every other trial runs with an idle-priority soaker.
+    /// Whether an idle-priority soaker runs during every second trial, to measure an upper bound of
+    /// the CPU cost.
     pub soaker: bool,
-    /// Distribution of the blocks that random requests visit.
+    /// Distribution of random requests over the blocks.
     pub distribution: Distribution,
-    /// Request sizes with their shares, which replace `request_bytes`. None if not specified.
+    /// Several request sizes with their shares, instead of `request_bytes`. None if not specified.
     pub request_sizes: Option<Split>,
-    /// Pause after completions (ns). None for no pause.
+    /// Pause between a completion and the next request (ns). None for no pause.
     pub think_ns: Option<u64>,
-    /// Number of requests between pauses. None if not specified.
+    /// Number of requests between two pauses. None for the default, 1.
     pub think_requests: Option<u32>,
     /// Path of the file in which every request is logged. None for no log.
     pub log: Option<PathBuf>,
@@ -322,19 +327,20 @@ pub struct Experiment {
     pub host: HostParameters,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Kind of the memory pages of the buffers.
+    /// Kind of memory pages for the I/O buffers.
     pub buffer_pages: BufferPages,
     /// Whether reads of holes and unwritten blocks are accepted.
     pub allow_holes: bool,
     /// Files and devices that the user has allowed the program to overwrite.
     pub consent: Consent,
-    /// Rated endurance of the drive (bytes written). None if not specified.
+    /// Rated endurance of the drive: the amount of data that may be written to it (bytes). None if
+    /// not specified.
     pub endurance_bytes: Option<u64>,
-    /// Use of files by the ranks: one file for each rank, or one shared file. None for one file for
-    /// each rank.
+    /// Whether each rank uses a separate file, or all ranks share one file. None for separate
+    /// files.
     pub rank_files: Option<RankFiles>,
-    /// Number of ranks by which the parts of the data are shifted. Rank `r` uses the part of rank
-    /// `r + rank_shift`, modulo the number of ranks.
+    /// Distance to the rank whose part of the data is used. Rank `r` uses the part of rank `r +
+    /// rank_shift`, modulo the number of ranks.
     pub rank_shift: u32,
 }
 

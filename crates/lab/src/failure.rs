@@ -27,11 +27,11 @@ pub enum Exit {
     VerificationFailed,
     /// The run completed, but its result is invalid.
     Invalid,
-    /// A comparison found a deterioration beyond a limit.
+    /// A comparison found a regression that is larger than the limit.
     Regression,
     /// The user stopped the command. Partial results are kept.
     Interrupted,
-    /// `soak` ran a command with this exit code. 126 or 127 if the command could not be run.
+    /// Exit code of the command that `soak` ran; 126 or 127 if the command could not be run.
     Command(u8),
 }
 
@@ -58,7 +58,7 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// A failure: an exit code and one line with the cause and the remedy.
+/// An error that ends the program: an exit code and a message with the cause and the remedy.
 #[derive(Debug)]
 pub struct Failure {
     /// The exit code.
@@ -100,7 +100,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Refuses to create a file under /dev, because the user probably wanted to specify a device.
+/// Refuses to create a file under /dev, because the user probably mistyped the name of a device.
 pub fn check_not_under_dev(path: &Path, flag: &str) -> Outcome<()> {
     if !ioengine::host::is_under_dev(path) {
         return Ok(());

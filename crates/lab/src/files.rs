@@ -1,5 +1,4 @@
-//! The subcommands that read and copy files (`copy`, `checksum` and `cat`), from options to exit
-//! code. The crate `filecopy` does the work.
+//! The subcommands `copy`, `checksum` and `cat`. They are built on the crate `filecopy`.
 
 pub mod copy;
 pub mod checksum;

@@ -1,10 +1,11 @@
-//! Translates parameter names in the errors of libraries into flags.
+//! Replaces the names of struct fields in error messages with command-line flags.
 //!
-//! The libraries can be used without a command line, so their errors contain the names of struct
-//! fields in backquotes: "`depth` 0 is not between 1 and 4096". For users of the program these
-//! names are replaced by flags. A name without a flag stays unchanged.
+//! The error messages of the libraries contain names of struct fields in backquotes, such as
+//! "`depth` 0 is not between 1 and 4096". Users of the program know the flags instead, such as
+//! `--iodepth`. A name without a flag is kept.
 
-/// Parameter names of `ioengine`, `workload` and `simulator`, each with its command-line flag.
+/// Names in the error messages of the crates `ioengine`, `workload` and `simulator`, each with its
+/// flag.
 pub const FLAGS: [(&str, &str); 34] = [
     ("arrival", "--rate-iops"),
     ("chunk_bytes", "--chunk"),
@@ -42,11 +43,11 @@ pub const FLAGS: [(&str, &str); 34] = [
     ("zone_append", "--zone-append"),
 ];
 
-/// Replaces the parameter names in backquotes with their flags.
+/// Replaces each name in backquotes that has a flag: "`depth` 0" becomes "--iodepth 0".
 pub fn in_flags(text: &str) -> String {
     let mut parts = text.split('`');
     let mut told = parts.next().unwrap_or_default().to_owned();
-    // A part with an odd index is between backquotes if another part follows.
+    // Every second part is in backquotes. The last part is not, because no backquote closes it.
     let mut parts = parts.peekable();
     let mut quoted = true;
     while let Some(part) = parts.next() {
@@ -54,7 +55,6 @@ pub fn in_flags(text: &str) -> String {
         match flag.filter(|_| parts.peek().is_some()) {
             Some((_, flag)) => {
                 told.push_str(flag);
-                // The text after the closing backquote is copied unchanged.
                 told.push_str(parts.next().unwrap_or_default());
                 quoted = true;
             }

@@ -1,9 +1,8 @@
-//! Serves a file on a reference device over FUSE, from a second process.
+//! Runs `halfpower mount` in a second process, which serves a file on a reference device over FUSE.
 //!
-//! The second process is also this program (`halfpower mount`). Its CPU time is therefore not
-//! charged to the load generator, and it still answers requests if the load generator is killed.
-//! The second process ends when its standard input is closed, so it does not outlive this process.
-//! It removes its folder when it ends.
+//! In a second process, the server's CPU time is not charged to the load generator, and the server
+//! still answers requests if the load generator is killed. The server ends when its standard input
+//! is closed, so it does not outlive this process. It removes its folder when it ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,8 +13,8 @@ use ioengine::mount;
 
 use crate::failure::{Failure, Outcome};
 
-/// Returns a command that runs this program at normal or real-time priority. At real-time priority,
-/// the reference device does not wait for a CPU.
+/// Returns a command that runs this program, at real-time priority if `realtime` is true. A server
+/// with real-time priority does not wait for a CPU.
 ///
 /// # Errors
 ///
@@ -32,7 +31,6 @@ pub fn ourselves(realtime: bool) -> Outcome<Command> {
     Ok(command)
 }
 
-/// Returns true if this user may give a process real-time priority.
 fn may_be_realtime() -> bool {
     let tried = Command::new("chrt")
         .args(["--fifo", "10", "true"])
@@ -43,8 +41,8 @@ fn may_be_realtime() -> bool {
     tried.is_ok_and(|status| status.success())
 }
 
-/// A FUSE file served by a second process. Dropping this value unmounts the file and removes its
-/// folder.
+/// A file that a second process serves over FUSE. Dropping this value unmounts the file and removes
+/// its folder.
 #[derive(Debug)]
 pub struct Served {
     server: Child,
@@ -57,7 +55,7 @@ impl Served {
     ///
     /// # Errors
     ///
-    /// FUSE files cannot be mounted.
+    /// The folder cannot be created, or the server cannot be started or cannot mount the file.
     pub fn start(truth: &str, bytes: u64) -> Outcome<Served> {
         let folder = std::env::temp_dir().join(format!("halfpower-{}", uuid::Uuid::new_v4()));
         fs::create_dir(&folder).map_err(|e| {
@@ -99,7 +97,7 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        // Closing the server's standard input makes the server unmount the file and end.
+        // The server unmounts the file and ends when its standard input is closed.
         drop(self.server.stdin.take());
         let ended = self.server.wait().is_ok_and(|status| status.success());
         if !ended {

@@ -1,6 +1,7 @@
-//! Fuzz targets for files of simulated systems, for changes to such systems, and for the protocol
-//! of halfpower peer. They check that accepted systems can be built and simulated, that system
-//! files can be written and read back, and that no input makes a peer or its client panic or hang.
+//! Fuzz targets for simulated systems and for the protocol of `halfpower peer`.
+//!
+//! They check that every accepted system file can be written, read back, built and simulated, and
+//! that no input makes a peer or its client panic or hang.
 
 use std::fmt::Write;
 use std::io::Write as _;
@@ -20,13 +21,13 @@ use ioengine::Op;
 use simulator::bounds::{self, Shape};
 use simulator::{Description, Driver, System};
 
-/// Maximum number of disks in a system. The fuzz target builds no larger system.
+/// Maximum number of disks in a system. Systems with more disks are not simulated.
 const DISKS_BUILT: u32 = 64;
 /// Maximum number of events simulated for one request.
 const EVENTS_MAX: usize = 2000;
 
-/// Fuzzes simulated systems. The input is either the name of a built-in system, followed by lines
-/// that change it, or a complete system file.
+/// Fuzzes simulated systems. The input is a complete system file, or the name of a built-in system
+/// and lines that change the system, such as `KEY=VALUE`.
 pub fn system(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
@@ -54,7 +55,7 @@ pub fn system(data: &[u8]) {
 fn read_again(description: &Description) {
     let text = description.text();
     let again =
-        Description::read(&text, "again").expect("a system file that was written must be readable");
+        Description::read(&text, "again").expect("halfpower cannot read its own system file");
     assert_eq!(again.text(), text);
     let seen = |of: &Description| {
         let line = |text: &mut String, key: String| {
@@ -68,7 +69,6 @@ fn read_again(description: &Description) {
     assert_eq!(seen(&again), seen(description));
 }
 
-/// Builds an accepted system and simulates one request, with at most [`EVENTS_MAX`] events.
 fn work(system: &System, choice: u8) {
     if system.setup.disks > DISKS_BUILT {
         return;
@@ -93,9 +93,8 @@ fn work(system: &System, choice: u8) {
     assert!(done.len() <= 1 && driver.in_flight() as usize + done.len() == 1);
 }
 
-/// Fuzzes the protocol of halfpower peer. The first byte selects how the other bytes are used: as
-/// the bytes that a client sends before and during the handshake, as a request, or as two answers
-/// of a server.
+/// Fuzzes the protocol of `halfpower peer`. The first byte selects what the other bytes are: the
+/// bytes that a client sends during the handshake, a request, or two answers of a server.
 pub fn peer(data: &[u8]) {
     let Some((first, data)) = data.split_first() else { return };
     match first % 3 {
@@ -105,8 +104,8 @@ pub fn peer(data: &[u8]) {
     }
 }
 
-/// Checks that a client without the key cannot get a request accepted, whatever bytes it sends, and
-/// even if it replays a recorded handshake.
+/// Checks that a peer accepts no request from a client without the key, whatever bytes the client
+/// sends. The bytes may also be a recorded handshake.
 fn peer_handshake(data: &[u8]) {
     let Ok((mut client, server)) = UnixStream::pair() else { return };
     // Bytes that do not fit into the socket buffer are not sent.
@@ -121,9 +120,9 @@ fn peer_handshake(data: &[u8]) {
     }
 }
 
-/// Checks that an accepted request can be encoded and decoded again, that a path that passes
-/// `folder::check` stays below the folder, and that a trial that passes `read_trial::check` needs
-/// little memory and time.
+/// Checks that a request does not change when it is encoded and decoded again. Checks that
+/// `folder::check` refuses paths outside the folder, and that `read_trial::check` refuses trials
+/// that take more than 10 s or need more than 64 MiB of memory.
 fn peer_request(data: &[u8]) {
     let request = match message::decode::<Request>(data) {
         Ok(request) => request,
@@ -141,8 +140,8 @@ fn peer_request(data: &[u8]) {
     }
 }
 
-/// Decodes two answers, one per line, and checks that the difference of two readings of the
-/// counters is finite.
+/// Decodes two answers, one per line. If both contain counters, checks that the CPU usage computed
+/// from their difference is finite.
 fn peer_answers(data: &[u8]) {
     let counters = |line: &[u8]| -> Option<Counters> {
         match message::decode::<Reply>(line).ok()? {

@@ -1,13 +1,17 @@
-//! Permission to write: existing files and devices are written only if the user specifies them.
+//! Permission to write: existing files and devices are overwritten only if the user allows it.
 //!
-//! A regular file needs `--overwrite` with its own path. Symbolic links, files with several hard
-//! links, swap files and images of loop devices are always refused. A block device needs
-//! `--destroy-data-on` with its by-id name, or its serial number if no other disk has the same. If
-//! the device has neither, its path under /dev is needed. A block device that is in use
-//! ([`ioengine::usage`]) is always refused. A file that another program has open for writing is
-//! refused too, except as the destination of a copy, because a copy creates a new file under the
-//! same name. Checks use the open descriptor, because a name can be redirected at any time. A
-//! reopened target is compared with its [`Permit`].
+//! To overwrite a regular file, the user must specify its path with `--overwrite`. Symbolic links,
+//! files with several hard links, swap files and images of loop devices are always refused. A file
+//! that another program has open for writing is refused too, except as the destination of a copy,
+//! because a copy creates a new file with the same name.
+//!
+//! To overwrite a block device, the user must specify its by-id name with `--destroy-data-on`. Its
+//! serial number is also accepted if no other disk has the same number. If a device has neither a
+//! by-id name nor such a serial number, its path under /dev is accepted. A block device that is in
+//! use ([`ioengine::usage`]) is always refused.
+//!
+//! The checks use the open file descriptor, because the path may lead to another file at any time.
+//! If a target is opened again, it is compared with its [`Permit`].
 
 use std::fs;
 use std::os::fd::AsRawFd;
@@ -33,8 +37,8 @@ pub struct Consent {
 }
 
 impl Consent {
-    /// Returns the first permission as a command-line flag, or an empty string if there are no
-    /// permissions.
+    /// Returns the first permission as a command-line flag, such as `--overwrite=FILE`. Returns an
+    /// empty string if there is none.
     pub fn flag(&self) -> String {
         match (self.destroy_data_on.first(), self.overwrite.first()) {
             (Some(name), _) => format!("--destroy-data-on={name}"),
@@ -44,8 +48,8 @@ impl Consent {
     }
 }
 
-/// Permission to write one file or device, identified by inode or device number. While the permit
-/// exists, no other process can mount the device or open it exclusively.
+/// Permission to write one file or device. While the permit for a device exists, no other process
+/// can mount the device or open it exclusively.
 #[derive(Debug)]
 pub struct Permit {
     /// Description of the data that will be destroyed; None for a file.
@@ -55,7 +59,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Checks that a reopened target is still the file or device that may be written.
+    /// Checks that a target that was opened again is still the file or device of this permit.
     pub fn check(&self, target: &HostTarget) -> Outcome<()> {
         if backing_of(target) == Some(self.may_write) {
             return Ok(());
@@ -67,8 +71,8 @@ impl Permit {
     }
 }
 
-/// Checks that the user allowed writing to an open target. Returns None if the target has no data
-/// to protect. The caller must keep the permit until all writes are done.
+/// Checks that the user allowed writing to an open target. Returns None if the target is neither a
+/// file nor a device. The caller must keep the permit until all writes are done.
 pub fn check_writable(
     target: &HostTarget,
     named: &Path,
@@ -87,11 +91,12 @@ pub fn check_writable(
     Ok(Some(Permit { destroys, may_write, _claim: claim }))
 }
 
-/// Returns a function that decides whether a copy may replace or remove an existing file.
-/// `--overwrite` must specify the file, or the destination directory of the copied directory tree.
-/// Swap files and images of loop devices are never replaced.
+/// Returns a function that decides whether a copy may replace or remove an existing file. The user
+/// must specify the file itself with `--overwrite`, or the destination directory that contains it.
+/// `trees` are the destination directories. Swap files and images of loop devices are never
+/// replaced.
 pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
-    // A path that ends in a slash names a directory, never a file.
+    // A path that ends in a slash allows replacing only a directory, not a file.
     let ends_in_slash = |path: &&PathBuf| path.as_os_str().as_encoded_bytes().ends_with(b"/");
     let typed = consent.overwrite.iter().filter(|path| !ends_in_slash(path) || path.is_dir());
     let named: Vec<PathBuf> = typed.flat_map(|path| full_paths(path)).collect();
@@ -107,8 +112,8 @@ pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
         if !is_named_itself && !full.iter().any(is_in_tree) {
             return Err(match change {
                 Change::Replace => format!(
-                    "{shown} exists and would be overwritten; use --overwrite={shown} if its \
-                     content may be lost, or specify another file or a directory"
+                    "{shown} exists and would be overwritten; use --overwrite={shown} to \
+                     allow this, or specify another file or a directory"
                 ),
                 Change::Remove => format!(
                     "{shown} is not in the source and would be removed; to allow that, use \
@@ -139,8 +144,8 @@ pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
     })
 }
 
-/// Returns the absolute path in two forms: as specified, and with the symbolic links of its
-/// directories resolved. A symbolic link in the last component is not resolved.
+/// Returns the absolute path twice: unchanged, and with the symbolic links in its parent directory
+/// resolved. If the last component is a symbolic link, it is not resolved.
 fn full_paths(path: &Path) -> Vec<PathBuf> {
     let named = std::path::absolute(path).ok();
     let real = named.as_ref().and_then(|named| {
@@ -150,11 +155,11 @@ fn full_paths(path: &Path) -> Vec<PathBuf> {
     [named, real].into_iter().flatten().collect()
 }
 
-/// Returns the flag that would allow writing to a target, and the reason why writing without the
-/// flag is refused. The flag is None if no flag would allow writing.
+/// Returns the flag that allows writing to a target, or None if no flag does. Also returns why
+/// writing is refused without the flag.
 pub fn advice(target: &HostTarget, named: &Path) -> (Option<String>, String) {
     let why = match check_writable(target, named, &Consent::default()) {
-        Ok(_) => return (None, "there is nothing to write to".to_owned()),
+        Ok(_) => return (None, "the target is neither a file nor a device".to_owned()),
         Err(failure) => failure.message,
     };
     let device = target.block_device().filter(|_| target.kind() == TargetKind::BlockDevice);
@@ -173,7 +178,7 @@ fn shown(target: &HostTarget) -> String {
     target.path().display().to_string()
 }
 
-/// Describes the data on an open device, such as "it holds no data of a known format".
+/// Describes the data on an open device, such as "it holds a GPT partition table with ext4 'root'".
 pub fn holds(target: &HostTarget) -> String {
     // The device is opened again, because a descriptor for direct I/O reads only aligned blocks.
     let again = target.file().map(|file| format!("/proc/self/fd/{}", file.as_raw_fd()));
@@ -185,14 +190,13 @@ pub fn holds(target: &HostTarget) -> String {
     }
 }
 
-/// Returns the identity of an open target, read from its descriptor. Returns None if the target has
-/// no descriptor.
+/// Returns the inode or device number of an open target. Returns None if the target has no file
+/// descriptor.
 fn backing_of(target: &HostTarget) -> Option<Backing> {
     target.file()?.metadata().ok().map(|metadata| Backing::of(&metadata))
 }
 
-/// Returns the identity of a regular file without following a symbolic link. Returns None for other
-/// kinds of files.
+/// Returns the inode of a regular file, or None for other files. Does not follow a symbolic link.
 fn itself(path: &Path) -> Option<Backing> {
     let metadata = fs::symlink_metadata(path).ok()?;
     metadata.is_file().then(|| Backing::of(&metadata))
@@ -213,7 +217,7 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
         let real = target.path().display();
         return Err(Failure::refused(format!(
             "{path} is a symbolic link; specify the file itself, {real}, as the target, and use \
-             --overwrite={real} if its content may be lost"
+             --overwrite={real} to allow overwriting it"
         )));
     }
     if metadata.nlink() > 1 {
@@ -232,8 +236,8 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
              or end that program first"
         )));
     }
-    // The allowed path is examined after the target was opened. If the file at this path was
-    // replaced in between, its identity differs from the identity of the target.
+    // If the file was replaced after the target was opened, the inodes differ, and the target is
+    // refused.
     if consent.overwrite.iter().any(|allowed| itself(allowed) == Some(file)) {
         return Ok(());
     }
@@ -248,18 +252,18 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
         )));
     }
     Err(Failure::refused(format!(
-        "{path} exists and would be overwritten; use --overwrite={path} if its content may be \
-         lost, or specify another file or a directory"
+        "{path} exists and would be overwritten; use --overwrite={path} to allow this, or \
+         specify another file or a directory"
     )))
 }
 
 fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<Arc<fs::File>> {
     let shown = target.path().display();
-    // The open descriptor is used, because a path can be a symbolic link or a device node created
-    // elsewhere.
+    // The device is identified by the open file descriptor, because its path may be a symbolic link
+    // or a device node outside /dev.
     let Some(device) = target.block_device() else {
         return Err(Failure::refused(format!(
-            "cannot find out whether {shown} is in use; use its name from lsblk"
+            "cannot determine whether {shown} is in use; specify the name that lsblk lists"
         )));
     };
     if device.text("ro").is_some_and(|flag| flag == "1") {
@@ -294,7 +298,7 @@ static CLAIMS: Mutex<Vec<(Backing, Weak<fs::File>)>> = Mutex::new(Vec::new());
 
 /// Opens a device exclusively (O_EXCL). The kernel refuses this if the device is mounted in any
 /// namespace or is part of a volume. While the device is open, no other program can mount it or
-/// open it exclusively. Several permits of this process share one descriptor.
+/// open it exclusively. All permits for the same device share one file descriptor.
 fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
     let path = target.path().display();
     let wanted = backing_of(target);
@@ -323,19 +327,20 @@ fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
     }
 }
 
-/// Returns the names that `--destroy-data-on` accepts for a device: its by-id links, and its serial
-/// number if no other disk has the same. If there are no such names, returns the path below
-/// /dev/mapper for a device-mapper volume, and the kernel path for any other device.
+/// Returns the names that `--destroy-data-on` accepts for a device: the names of its links in
+/// /dev/disk/by-id, and its serial number if no other disk has the same number. A device without
+/// such names has one name: its path below /dev/mapper if it is a device-mapper volume, otherwise
+/// its kernel path, such as /dev/sda.
 fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten() {
-        // Device numbers are compared, because anybody can create a link with any name.
+        // A link may lead to another device than its name says, so device numbers are compared.
         let found = fs::metadata(entry.path()).ok().map(|metadata| Backing::of(&metadata));
         if found.is_some() && found == backing_of(target) {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
-    // Some adapters give all drives the same serial number, which then identifies none of them.
+    // Some adapters give all drives the same serial number, so it does not identify a drive.
     if let Some(serial) = device.info().serial {
         let disk = device.whole().unwrap_or_else(|| device.clone());
         let mut others = Kernel::of_host().all();
@@ -345,14 +350,14 @@ fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
         }
     }
     if names.is_empty() {
-        // The name of a device-mapper volume is stable, but its number may change at each boot.
+        // The path of a volume below /dev/mapper is stable. Its kernel name, such as dm-0, may
+        // change at each boot.
         let volume = device.text("dm/name").map(|name| format!("/dev/mapper/{name}"));
         names.push(volume.unwrap_or_else(|| real_path(device).display().to_string()));
     }
     names
 }
 
-/// Returns the kernel path of a device, such as /dev/sda.
 fn real_path(device: &Device) -> PathBuf {
     Path::new("/dev").join(device.name())
 }

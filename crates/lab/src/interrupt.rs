@@ -1,9 +1,9 @@
-//! Ctrl-C, SIGTERM and SIGHUP set one flag, which all long operations check.
+//! Handles Ctrl-C, SIGTERM and SIGHUP. These signals set a flag, which all long operations check.
 //!
-//! After the first signal the program ends in an orderly way: it stops the trial in progress, keeps
-//! the finished trials, and removes its test files. A second signal kills the program immediately.
-//! `halfpower clean` can then remove the files that remain. Some commands ignore the second signal,
-//! because they must first undo their changes, which takes little time.
+//! After the first signal, the program stops the trial in progress, keeps the finished trials, and
+//! removes its test files. A second signal kills the program immediately. `halfpower clean` can
+//! then remove the files that remain. Some commands ignore the second signal, because they must
+//! first undo their changes. This takes little time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,17 +11,16 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
-/// The signals that ask the program to end.
 const ORDERS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Returns the signals that ask this program to end. SIGHUP is not one of them under nohup(1).
+/// Returns the signals that end this program. Under nohup(1), SIGHUP does not end it.
 fn orders() -> impl Iterator<Item = i32> {
     ORDERS.into_iter().filter(|signal| !keeps_ignoring(*signal))
 }
 
-/// Returns true for SIGHUP if this process was started with SIGHUP ignored, as nohup(1) does, so
-/// that it must survive the end of its terminal. Other signals always have a handler: shells start
-/// background commands with SIGINT ignored, and `kill -INT` must end those too.
+/// Returns true if the signal is SIGHUP and was ignored when this process started, as under
+/// nohup(1). The process must then survive the end of its terminal. SIGINT always gets a handler,
+/// because shells start background commands with SIGINT ignored, and `kill -INT` must still work.
 fn keeps_ignoring(signal: i32) -> bool {
     let ignored = || {
         let status = std::fs::read_to_string("/proc/self/status").ok()?;
@@ -31,7 +30,8 @@ fn keeps_ignoring(signal: i32) -> bool {
     signal == SIGHUP && ignored().is_some_and(|mask| mask & (1 << (SIGHUP - 1)) != 0)
 }
 
-/// Records SIGTERM and SIGHUP, so that a program can pass them on to a command that it runs.
+/// Records SIGTERM and SIGHUP. A program uses this to forward these signals to a command that it
+/// runs.
 #[derive(Clone, Debug, Default)]
 pub struct Signals(Arc<AtomicUsize>);
 
@@ -43,7 +43,7 @@ impl Signals {
     pub fn install() -> Signals {
         let signals = Signals::default();
         for signal in [SIGTERM, SIGHUP].into_iter().filter(|signal| !keeps_ignoring(*signal)) {
-            // If this fails, the signal keeps its default action and ends this program.
+            // If this fails, the signal ends this program, which is its default action.
             let _ = flag::register_usize(signal, Arc::clone(&signals.0), signal as usize);
         }
         signals
@@ -57,7 +57,7 @@ impl Signals {
     }
 }
 
-/// The flag that a signal sets.
+/// A flag that a signal sets. Clones share the flag.
 #[derive(Clone, Debug, Default)]
 pub struct Interrupt(Arc<AtomicBool>);
 
@@ -69,10 +69,9 @@ impl Interrupt {
         let early = Arc::new(AtomicBool::new(false));
         for signal in orders() {
             let _ = flag::register(signal, Arc::clone(&early));
-            // Handlers run in the order of registration. The handler that ends the program on a
-            // second signal is registered first, so that it sees the flag as it was before the
-            // current signal. If the registration fails, the signal ends the program immediately,
-            // as by default.
+            // This handler ends the program if the flag is already set. Handlers run in the order
+            // of registration, so this handler must be registered before the handler that sets the
+            // flag. If the registration fails, the signal ends the program immediately.
             let _ = flag::register_conditional_default(signal, Arc::clone(&interrupt.0));
         }
         let interrupt = interrupt.catch();
@@ -82,8 +81,8 @@ impl Interrupt {
         interrupt
     }
 
-    /// Installs handlers that set the flag and ignore a second signal. SIGQUIT (Ctrl-\) still ends
-    /// the program.
+    /// Installs the signal handlers. A second signal is ignored, so that the program can undo its
+    /// changes. SIGQUIT (Ctrl-\) still ends the program.
     pub fn until_all_is_put_away() -> Interrupt {
         Interrupt::default().catch()
     }
@@ -94,19 +93,18 @@ impl Interrupt {
             let _ = flag::register(signal, Arc::clone(&interrupt.0));
         }
         ioengine::network::end_set_up_with(Arc::clone(&interrupt.0));
-        // Because SIGXFSZ has a handler, a write beyond the file-size limit fails with EFBIG
-        // instead of killing the program. The program reports this error with a remedy.
+        // By default, SIGXFSZ kills the program when it writes beyond the file size limit (ulimit
+        // -f). With a handler, the write fails with EFBIG, and the program can report the error.
         let _ = flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)));
         interrupt
     }
 
     /// Installs handlers for a program that runs a command of the user. The terminal sends Ctrl-C
-    /// to both programs. The command decides how to react, and this program continues, to report
-    /// the result.
+    /// to the program and to the command. The program is not ended, so it can report the result
+    /// after the command has ended.
     pub fn beside_a_command() -> Interrupt {
         let interrupt = Interrupt::default();
         for signal in [SIGINT, SIGQUIT] {
-            // If this fails, the signal ends this program together with the command.
             let _ = flag::register(signal, Arc::clone(&interrupt.0));
         }
         interrupt
@@ -122,12 +120,12 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Returns the flag for sharing with other threads.
+    /// Returns a reference-counted handle of the flag, for other threads.
     pub fn shared_flag(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.0)
     }
 
-    /// Returns the flag for the load generator.
+    /// Returns a reference to the flag.
     pub fn flag(&self) -> &AtomicBool {
         &self.0
     }

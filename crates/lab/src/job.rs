@@ -1,5 +1,5 @@
-//! Checks an experiment and resolves it into a [`Job`]: targets, combinations of axis values, and
-//! workloads. Has no side effects.
+//! Checks an experiment and converts it to a [`Job`], which contains the targets and the workloads
+//! to measure. Changes nothing on the host.
 
 pub mod check;
 
@@ -29,70 +29,69 @@ use crate::simulated_target::SimulatedTarget;
 use crate::target::JobTargets;
 use crate::trace_load::TraceLoad;
 
-/// Length of a trial if the user specified neither a size nor a time (ns).
+/// Length of a trial without `--size` and `--runtime` (ns).
 const RUNTIME_DEFAULT_NS: u64 = 5_000_000_000;
 
-/// Default share of reads in a mix of reads and writes (percent).
+/// Default share of reads in mixed workloads (percent).
 const READ_PERCENT_DEFAULT: u8 = 50;
 const REQUEST_BYTES_DEFAULT: u32 = 4096;
-/// Maximum number of requests logged per trial. This many requests take 80 MiB of memory.
+/// Maximum number of requests in the log of a trial. A full log takes 80 MiB of memory.
 const LOGGED_MAX: usize = 2 << 20;
 const PERCENTILES: [f64; 2] = [50.0, 99.0];
-/// Intended number of intervals in the time series of a trial, enough to find a change of the rate.
+/// Number of intervals in the time series of a trial, unless [`INTERVAL_NS`] limits their length.
 const INTERVALS: u64 = 50;
-/// Allowed length of an interval of the time series (ns).
+/// Minimum and maximum length of an interval in the time series of a trial (ns).
 const INTERVAL_NS: std::ops::RangeInclusive<u64> = 10_000_000..=100_000_000;
-/// Maximum number of combinations of axis values in a sweep.
+/// Maximum number of workloads in a sweep.
 const COMBINATIONS_MAX: usize = 10_000;
 
-/// One combination of axis values, such as a request size and a queue depth.
+/// The parameters that `sweep` varies, with the values of one workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axes {
-    /// Order in which blocks are visited.
+    /// Order in which blocks are accessed: sequential, strided or random.
     pub pattern: Pattern,
     /// Share of reads (percent).
     pub read_percent: u8,
     /// Request size (bytes). If requests have several sizes, this is the largest size.
     pub request_bytes: u32,
-    /// Number of outstanding requests in each thread (queue depth).
+    /// Queue depth: the number of requests that each thread keeps in flight.
     pub depth: u32,
     /// Number of threads for each target.
     pub threads: u32,
-    /// I/O engine; None: the best engine of this host.
+    /// I/O engine. None: the best engine that works on this host.
     pub engine_kind: Option<EngineKind>,
 }
 
-/// A resolved experiment.
+/// A checked experiment that is ready to run.
 #[derive(Clone, Debug)]
 pub struct Job {
     /// The targets.
     pub targets: JobTargets,
-    /// All combinations of axis values.
+    /// The workloads: each combination of the values that `sweep` varies. `run` has one workload.
     pub axes: Vec<Axes>,
     /// Whether to use direct I/O; None: use it if the target supports it.
     pub direct: Option<bool>,
     /// Whether to open the target with O_DSYNC.
     pub write_through: bool,
-    /// Size of the region of the target that is used (bytes); None: the whole target.
+    /// Size of the part of the target that is accessed (bytes). None: the whole target.
     pub size: Option<u64>,
     /// Layout of a stripe over all targets; None: targets are not striped.
     pub stripe: Option<Layout>,
-    /// How the blocks of a file are allocated.
+    /// State of a file's blocks before each trial, such as written or only reserved.
     pub allocation: Allocation,
-    /// Access pattern announced to the kernel with fadvise; None: no announcement.
+    /// Access pattern that is announced to the kernel with fadvise. None: fadvise is not called.
     pub hint: Option<Hint>,
     /// Whether to evict the target from the page cache before buffered reads.
     pub invalidate: bool,
-    /// Requested state of the page cache; None: not specified.
+    /// Requested state of the page cache before each trial. None: not specified.
     pub page_cache: Option<PageCache>,
-    /// Whether to accept reads of holes and unwritten blocks.
+    /// Whether reads of holes and unwritten blocks are allowed.
     pub allow_holes: bool,
-    /// Number of trials of each combination.
+    /// Number of trials of each workload.
     pub trials: u32,
-    /// Whether to run each trial once without and once with a soaker, a load that uses all idle CPU
-    /// time.
+    /// Whether to repeat each trial with a soaker, a load that uses all idle CPU time.
     pub soaker: bool,
-    /// Whether to write checksummed blocks and check them.
+    /// Whether to write blocks with checksums, and check the blocks that are read.
     pub verify: bool,
     /// Faults injected into the requests of each thread.
     pub faults: FaultPlan,
@@ -100,31 +99,31 @@ pub struct Job {
     pub percentiles: Option<Vec<f64>>,
     /// The user's permissions to write.
     pub consent: Consent,
-    /// Settings that are applied to the device below the target during the run.
+    /// Kernel settings of the block device that are changed during the run, such as the scheduler.
     pub host: Vec<HostSetting>,
     /// File in which every request is logged; None: requests are not logged.
     pub log: Option<PathBuf>,
-    /// How ranks share files.
+    /// How MPI ranks share files.
     pub rank_files: RankFiles,
-    /// Number by which the parts of the ranks are shifted: rank `r` uses the part of rank `r +
-    /// rank_shift`, modulo the number of ranks.
+    /// Value of `--rank-shift`: rank `r` uses the part of rank `r + rank_shift`, modulo the number
+    /// of ranks.
     pub rank_shift: u32,
-    /// Settings of the workload that depend neither on the axes nor on the targets.
+    /// The settings that all workloads have in common.
     pub base: Workload,
-    /// The trace that is replayed instead of the workloads of `axes`; None: no trace is replayed.
+    /// The trace to replay. None: no trace is replayed.
     pub trace: Option<TraceLoad>,
-    /// Whether a trial ends when it reaches the end of the region.
+    /// Whether a trial ends after one pass over the region. Otherwise, it repeats the pass.
     stop_at_size: bool,
-    /// Rate of an open loop (bytes per second); None if the rate is not set in bytes. This rate
-    /// divided by the mean request size is the number of requests per second.
+    /// Value of `--rate` (bytes per second). None if the user did not specify it.
     rate_bytes_per_s: Option<f64>,
 }
 
 impl Job {
-    /// Resolves an experiment into a job. If `sweep` is true, an axis may have several values.
+    /// Checks an experiment and converts it to a job. If `sweep` is true, lists of values are
+    /// allowed.
     ///
     /// # Errors
-    /// A usage error with the remedy.
+    /// The experiment is invalid.
     pub fn resolve(experiment: &Experiment, sweep: bool) -> Outcome<Job> {
         let Some(parameters) = &experiment.replay else {
             return Job::resolve_axes(experiment, sweep);
@@ -171,7 +170,7 @@ impl Job {
             page_cache: experiment.page_cache,
             allow_holes: experiment.allow_holes,
             trials: experiment.trials,
-            // The simulator knows the busy time of its host, so no soaker is needed.
+            // The busy time of a simulated host is known, so no soaker is needed.
             soaker: experiment.soaker && !is_simulated,
             verify: experiment.verify,
             faults: experiment.faults.clone().unwrap_or_default(),
@@ -196,15 +195,15 @@ impl Job {
         self.percentiles.as_deref().unwrap_or(&PERCENTILES)
     }
 
-    /// Returns true if any combination writes.
+    /// Returns true if any workload writes.
     pub fn writes(&self) -> bool {
         self.axes.iter().any(|axes| axes.read_percent < 100)
     }
 
-    /// Returns the workload of one combination of axis values on a region.
+    /// Returns the workload with the parameters `axes` on a region of `region_bytes` bytes.
     pub fn workload(&self, axes: &Axes, region_bytes: u64, direct: bool) -> Workload {
         let writes = axes.read_percent < 100;
-        // If every write is durable when it completes, no flush is needed at the end of a trial.
+        // If each write is durable when it completes, no flush is needed at the end of a trial.
         let durable = self.write_through || self.base.options.fua;
         let distribution = match axes.pattern {
             Pattern::Random => self.base.distribution.clone(),
@@ -234,7 +233,8 @@ impl Job {
         Workload { limit_bytes: self.stop_at_size.then_some(whole), ..workload }
     }
 
-    /// Returns the arrival process for requests of this size.
+    /// Returns the arrival process. A rate in bytes per second is converted to requests per second
+    /// with the mean request size.
     fn arrival(&self, request_bytes: u32) -> Arrival {
         let Some(bytes_per_s) = self.rate_bytes_per_s else { return self.base.arrival };
         let share =
@@ -250,14 +250,13 @@ impl Job {
         }
     }
 
-    /// Returns the maximum number of requests that each thread logs.
     fn logged_by_each(&self, threads: u32) -> usize {
         LOGGED_MAX.div_ceil(threads.max(1) as usize * self.targets.count())
     }
 }
 
-/// Returns the targets of an experiment. Sets the I/O engine of all combinations to `delay` for
-/// reference devices, and to `network` for network targets.
+/// Returns the targets of an experiment. Sets the I/O engine of all `axes` to `delay` if the
+/// targets are reference devices, and to `network` if they are network targets.
 fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
     let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
     let devices = reference_device::devices(experiment, &engine_kinds)?;
@@ -288,21 +287,20 @@ fn targets(experiment: &Experiment, axes: &mut [Axes]) -> Outcome<JobTargets> {
     }
 }
 
-/// Returns the options of the I/O engines.
 fn engine(experiment: &Experiment, axes: &[Axes]) -> Outcome<EngineFlags> {
     let engine_kinds: Vec<_> = axes.iter().map(|axes| axes.engine_kind).collect();
     let writes = axes.iter().any(|axes| axes.read_percent < 100);
     EngineFlags::resolve(experiment, &engine_kinds, writes)
 }
 
-/// Returns the think time of a closed loop, or None if it is zero.
+/// Returns the pauses of a closed loop, or None if the think time is zero.
 fn think(experiment: &Experiment) -> Option<Think> {
     let requests = experiment.think_requests.unwrap_or(1);
     experiment.think_ns.filter(|ns| *ns > 0).map(|pause_ns| Think { pause_ns, requests })
 }
 
-/// Returns the requested settings of the device below the target. The order matters: settings that
-/// make the kernel reset other settings are first.
+/// Returns the requested kernel settings of the block device. The scheduler and the write cache are
+/// first, because changing them makes the kernel reset other settings.
 fn host(host: &HostParameters, null: bool) -> Outcome<Vec<HostSetting>> {
     let write_cache = host.kernel_write_cache.map(|cache| match cache {
         KernelWriteCache::Back => "write back".to_owned(),
@@ -326,11 +324,10 @@ fn host(host: &HostParameters, null: bool) -> Outcome<Vec<HostSetting>> {
     Ok(wanted)
 }
 
-/// Returns the layout of the stripe, or None if the targets are not striped.
 fn stripe(chunk: Option<u64>, targets: usize) -> Outcome<Option<Layout>> {
     match chunk {
         Some(_) if targets < 2 => Err(Failure::usage(
-            "--chunk stripes requests over several targets; specify several targets, or drop it",
+            "--chunk stripes requests over several targets; specify more targets, or drop --chunk",
         )),
         Some(chunk) => Ok(Some(Layout::new(targets, chunk)?)),
         None => Ok(None),
@@ -435,7 +432,7 @@ fn axes(experiment: &Experiment, sweep: bool) -> Outcome<Vec<Axes>> {
     product(&distinct(&directions), &engine_kinds, &threads, &depths, &sizes)
 }
 
-/// Returns every combination of the values. The request size changes fastest.
+/// Returns each combination of the values. The request size varies fastest.
 fn product(
     directions: &[(Pattern, u8)],
     engines: &[Option<EngineKind>],
@@ -474,7 +471,7 @@ fn too_many(count: usize) -> Failure {
     ))
 }
 
-/// Returns the distinct values of an axis. Fails if there are several and this is not a sweep.
+/// Returns the values of a flag without repetitions. Only a sweep may have several values.
 fn values<T: PartialEq + Clone>(flag: &str, values: &[T], sweep: bool) -> Outcome<Vec<T>> {
     if values.len() > COMBINATIONS_MAX {
         return Err(too_many(values.len()));
@@ -488,7 +485,7 @@ fn values<T: PartialEq + Clone>(flag: &str, values: &[T], sweep: bool) -> Outcom
     Ok(distinct(values))
 }
 
-/// Removes repeated values, so that each is measured once.
+/// Removes repeated values, so that each value is measured once.
 fn distinct<T: PartialEq + Clone>(values: &[T]) -> Vec<T> {
     let mut found: Vec<T> = Vec::new();
     for value in values {

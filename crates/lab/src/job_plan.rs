@@ -1,5 +1,5 @@
-//! Describes what a job would do, for `--plan`: files, settings, trials, writes and time. Changes
-//! nothing, and opens targets for reading only.
+//! Describes what a run would do, for `--plan`: its files, settings, trials, writes and time.
+//! Changes nothing, and opens targets for reading only.
 
 use crate::bench;
 use crate::failure::Outcome;
@@ -9,7 +9,7 @@ use crate::settings;
 use analysis::units;
 
 /// Returns lines of text that describe what a job would do. `endurance_bytes` is the rated
-/// endurance of the device (bytes).
+/// endurance of the device: the number of bytes that can be written to it in its life.
 ///
 /// # Errors
 /// A target cannot be used, or settings cannot be changed.
@@ -39,8 +39,7 @@ pub fn lines(job: &Job, endurance_bytes: Option<u64>) -> Outcome<Vec<String>> {
         if share > 0.0 && (workload.limit_bytes.is_none() || warms_up) {
             at_least = "at least ";
         }
-        // Each target gets the whole workload, so the bytes are multiplied by the number of
-        // targets.
+        // The workload runs on each target.
         let targets = job.targets.count() as u64;
         let written = (workload.limit_bytes.unwrap_or(0) as f64 * share) as u64;
         writes = writes.saturating_add(written.saturating_mul(trials * targets));
@@ -59,7 +58,7 @@ pub fn lines(job: &Job, endurance_bytes: Option<u64>) -> Outcome<Vec<String>> {
     }
     let spent = if job.targets.simulated().is_some() { "virtual time" } else { "measuring" };
     let time = if job.trace.is_some() {
-        format!("{seconds:.3} s of {spent} if the target is as fast as the recorded target")
+        format!("{seconds:.3} s of {spent} if the replay takes as long as the recorded program")
     } else if endless && job.targets.simulated().is_some() {
         "the virtual time that the simulated system needs for all requests".to_owned()
     } else if endless {

@@ -1,12 +1,15 @@
-//! The journal of changes that halfpower makes on the host. This module records test files and
-//! mounts. The module `settings` records settings of block devices.
+//! The journal of the changes that halfpower makes on the host: test files, mounts and, in the
+//! module `settings`, settings of block devices.
 //!
-//! An entry is written before a change and removed after the change is undone, so `halfpower clean`
-//! and `halfpower restore` can clean up after a killed run. An entry is a JSON file in
-//! `$XDG_STATE_HOME/halfpower/journal` (`~/.local/state` by default). A test file is removed only
-//! if its inode matches the entry and its owner is dead. The owner locks its test file (flock)
-//! while it lives. Unlike a process id, the lock is visible in every PID namespace. A mount is
-//! removed only if it belongs to halfpower and its server is dead.
+//! An entry is written before a change is made, and removed after the change was undone. If a run
+//! is killed, its entries remain, and `halfpower clean` and `halfpower restore` undo the changes.
+//! Each entry is a JSON file in `$XDG_STATE_HOME/halfpower/journal`. The default of
+//! `$XDG_STATE_HOME` is `~/.local/state`.
+//!
+//! A test file is removed only if its inode number matches the entry and the process that created
+//! the file has ended. That process holds a lock (flock) on the file, because a lock is visible in
+//! all PID namespaces and a process id is not. A mount is removed only if it belongs to halfpower
+//! and its server process has ended.
 
 pub mod settings;
 
@@ -23,30 +26,29 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::console;
 use crate::machine;
 
-/// File name extension of the journal entries of mounts.
+/// File name extension of journal entries for mounts.
 const MOUNT: &str = "mount";
 
-/// The journal entry of a test file or of a mount.
+/// A journal entry for a test file or a mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
     /// Absolute path of the test file or mount point.
     #[serde(serialize_with = "write_path", deserialize_with = "read_path")]
     pub path: PathBuf,
-    /// Device number of the file's file system, and inode number of the file; None before the file
-    /// exists.
+    /// Device number and inode number of the file. None before the file exists, and for a mount.
     pub identity: Option<(u64, u64)>,
     /// Process id of the run that created the file or mount point.
     pub pid: u32,
-    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when the process `pid` ran. After
-    /// a reboot, another process may have the same process id.
+    /// Boot id (`/proc/sys/kernel/random/boot_id`) when the process `pid` ran. It differs after a
+    /// reboot, when another process may have the same process id.
     pub boot_id: String,
-    /// Whether the process `pid` holds a lock on the file while the process lives. Some file
-    /// systems do not support locks.
+    /// Whether the process `pid` locked the file until its end. False if the file system does not
+    /// support locks.
     #[serde(default)]
     pub locked: bool,
 }
 
-/// Writes a path to JSON: as a string, or as an array of bytes if it is not UTF-8.
+/// Writes a path to JSON: as a string if it is UTF-8, otherwise as an array of bytes.
 fn write_path<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
     match path.to_str() {
         Some(text) => text.serialize(serializer),
@@ -74,16 +76,16 @@ pub struct Recorded {
     entry: Entry,
 }
 
-/// State of a recorded file or mount that may remain from a killed run.
+/// State of a test file or mount that has a journal entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stray {
-    /// The process that created the file is still running.
+    /// The process that created the file or mount is still running.
     InUse,
-    /// The file is the recorded one, and no process uses it.
+    /// The file or mount remains from a killed run and may be removed.
     Removable,
-    /// The file system of the file is not mounted, so the state of the file is unknown.
+    /// The file system of the file is not mounted now, so the file may still exist.
     Away,
-    /// The file does not exist, or another file has its name.
+    /// The file or mount does not exist any more, or another file has the same path.
     Gone,
 }
 
@@ -91,8 +93,8 @@ fn folder() -> Option<PathBuf> {
     Some(state_folder()?.join("journal"))
 }
 
-/// Returns the folder with the records of unfinished copies. Returns None if the environment
-/// specifies no such folder.
+/// Returns the folder for records of unfinished copies. Returns None if neither `XDG_STATE_HOME`
+/// nor `HOME` is set.
 pub fn copies_folder() -> Option<PathBuf> {
     Some(state_folder()?.join("copies"))
 }
@@ -104,8 +106,9 @@ fn state_folder() -> Option<PathBuf> {
 }
 
 impl Recorded {
-    /// Records that a test file will be created. The entry is durable, so that a power failure
-    /// never leaves a file without an entry. Warns on stderr if no entry can be written.
+    /// Writes the entry for a test file before the file is created. The entry is durable, so even
+    /// after a power failure, each test file has an entry. If the entry cannot be written, an error
+    /// is printed.
     pub fn about_to_make(path: &Path) -> Recorded {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         Recorded::new(
@@ -115,7 +118,7 @@ impl Recorded {
         )
     }
 
-    /// Records that a file system will be mounted on a folder. The path must be absolute.
+    /// Writes the entry for a mount before `folder` is mounted. The path must be absolute.
     pub fn about_to_mount(folder: &Path) -> Recorded {
         let name = format!("{}-{}.{MOUNT}", std::process::id(), ioengine::clock::unix_ns());
         Recorded::new(
@@ -136,7 +139,7 @@ impl Recorded {
         let file = folder().map(|folder| folder.join(name));
         let recorded = Recorded { file, entry };
         if let Err(error) = recorded.write() {
-            // If too many files are open, the run fails soon with another message.
+            // If too many files are open, the run fails soon with its own message.
             if error.raw_os_error() != Some(libc::EMFILE) {
                 let cause = ioengine::error::cause(&error);
                 console::error(&format!(
@@ -148,23 +151,22 @@ impl Recorded {
         recorded
     }
 
-    /// Adds the identity of the created file to the entry, and whether this process locked the
+    /// Completes the entry after the file was created. `locked` is true if this process locked the
     /// file.
     pub fn made(&mut self, metadata: &fs::Metadata, locked: bool) {
         self.entry.identity = Some((metadata.dev(), metadata.ino()));
         self.entry.locked = locked;
-        // If this fails, the path in the earlier entry is enough to find the file.
+        // If this fails, the entry on disk still contains the path of the file.
         let _ = self.write();
     }
 
     fn write(&self) -> io::Result<()> {
         let Some(file) = &self.file else {
-            return Err(io::Error::other("neither XDG_STATE_HOME nor HOME names a folder"));
+            return Err(io::Error::other("neither XDG_STATE_HOME nor HOME is set to a folder"));
         };
         let folder = file.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder)?;
-        // The entry is written under a temporary name and then renamed, so that readers never see a
-        // partial entry.
+        // The file is renamed only when it is complete, so that no process reads a partial entry.
         let half = file.with_extension("tmp");
         let mut written = fs::File::create(&half)?;
         written.write_all(serde_json::to_string(&self.entry)?.as_bytes())?;
@@ -181,12 +183,12 @@ impl Recorded {
     }
 }
 
-/// Returns all entries of test files, each with the path of its journal file.
+/// Returns all entries for test files, each with the path of the entry.
 pub fn entries() -> Vec<(PathBuf, Entry)> {
     entries_of("json")
 }
 
-/// Returns all entries of mounts, each with the path of its journal file.
+/// Returns all entries for mounts, each with the path of the entry.
 pub fn mounts() -> Vec<(PathBuf, Entry)> {
     entries_of(MOUNT)
 }
@@ -224,11 +226,11 @@ pub fn state_of(entry: &Entry) -> Stray {
     };
     match fs::symlink_metadata(&entry.path) {
         Ok(now) if now.is_file() && ours(&entry.path) => match entry.identity {
-            // Device numbers may change with every mount, but the inode number and the unique name
-            // stay the same.
+            // Only the inode number is compared, because the device number may change when the file
+            // system is mounted again.
             Some((_, inode)) if inode != now.ino() => Stray::Gone,
-            // The process was killed after it created the file and before it recorded the inode.
-            // Only an empty file is certainly the recorded file.
+            // The process was killed before it recorded the inode number. At that time the test
+            // file was empty, so a file with data may be another file.
             None if now.len() > 0 => Stray::Gone,
             _ if is_held(&entry.path) => Stray::InUse,
             _ => Stray::Removable,
@@ -238,8 +240,8 @@ pub fn state_of(entry: &Entry) -> Stray {
     }
 }
 
-/// Returns the state of a recorded FUSE mount. If the server process has ended, reading the mount
-/// fails with ENOTCONN. Unlike a check of the process id, this works across PID namespaces.
+/// Returns the state of a recorded FUSE mount. Reading the mount fails with ENOTCONN if the server
+/// process has ended, also if that process was in another PID namespace.
 pub fn state_of_mount(entry: &Entry) -> Stray {
     if machine::is_alive(entry.pid, &entry.boot_id) {
         return Stray::InUse;
@@ -252,18 +254,18 @@ pub fn state_of_mount(entry: &Entry) -> Stray {
     if fs::read_dir(&entry.path).is_err_and(is_dead) { Stray::Removable } else { Stray::InUse }
 }
 
-/// Returns true if a process holds the lock on a file. Returns false if the file system has no
-/// locks or the file cannot be opened.
+/// Returns true if a process has locked a file. Returns false if this cannot be determined.
 fn is_held(path: &Path) -> bool {
     let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
     let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
     file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock)))
 }
 
-/// Returns true if a missing file may still exist on an unmounted file system: it was on a block
-/// device, and its folder is now on another device.
+/// Returns true if a missing file may still exist on a file system that is not mounted now. This is
+/// so if the file was on a block device and its folder is now on another device.
 pub fn is_away(path: &Path, identity: Option<(u64, u64)>) -> bool {
-    // File systems without a block device (major number 0) usually lose their files at unmount.
+    // A file system without a block device, such as tmpfs, has major number 0. Its files are
+    // usually lost when it is unmounted.
     let Some((device, _)) = identity.filter(|(device, _)| libc::major(*device) != 0) else {
         return false;
     };
@@ -336,7 +338,7 @@ mod tests {
         assert_eq!(state_of(&locked), Stray::InUse);
         drop(file);
         assert_eq!(state_of(&locked), Stray::Removable);
-        // The recorded process id now belongs to a live process, but only the lock counts.
+        // This process id belongs to a running process, but for a locked file only the lock counts.
         (locked.pid, locked.boot_id) = (std::process::id(), machine::boot_id());
         assert_eq!(state_of(&locked), Stray::Removable);
     }

@@ -1,7 +1,8 @@
-//! The JSON documents that the program prints, a stable interface for other programs.
+//! The JSON documents that the program prints. They are a stable interface for other programs:
+//! fields never change their name or unit.
 //!
-//! Times are in nanoseconds, sizes in bytes. Fields never change their name or unit. The JSON
-//! Schema in `docs/schema` is generated from these types (`halfpower generate schema`).
+//! Times are in nanoseconds, and sizes in bytes. `halfpower generate schema` generates the JSON
+//! Schema in `docs/schema` from these types.
 
 use std::collections::BTreeMap;
 
@@ -24,12 +25,12 @@ use crate::workload_document::WorkloadDocument;
 pub struct Program {
     /// Version of halfpower.
     pub version: String,
-    /// Version of this schema.
+    /// Version of the document's JSON schema.
     pub schema: u32,
 }
 
 impl Program {
-    /// Returns the version of this program and of its schema.
+    /// Returns the versions of this program and of its JSON schema.
     pub fn this() -> Program {
         Program { version: env!("CARGO_PKG_VERSION").to_owned(), schema: JSON_SCHEMA }
     }
@@ -44,7 +45,7 @@ pub struct RunDocument {
     pub host: Host,
     /// The target, or the first of several targets.
     pub target: TargetFacts,
-    /// All targets; absent for a single target.
+    /// All targets; absent if there is only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<TargetFacts>,
     /// Host settings that were changed for the run and restored after it.
@@ -101,7 +102,8 @@ pub struct LatencyDocument {
     pub p99_9: u64,
     /// Maximum latency.
     pub max: u64,
-    /// Latencies at the percentiles requested with --percentile. Present only in the summary.
+    /// Latency at each percentile that was requested with --percentile. Present only in the
+    /// `latency_ns` of `summary`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentiles_ns: Option<BTreeMap<String, u64>>,
 }
@@ -115,10 +117,10 @@ pub struct CpuDocument {
     pub user: u64,
     /// System time, which is included in `process`.
     pub system: u64,
-    /// Busy time of all CPUs of the machine together; null if unknown.
+    /// Busy time of the machine, summed over all CPUs; null if unknown.
     pub machine: Option<u64>,
-    /// CPU time that the trial took from the soaker, minus the background load; null without a
-    /// soaker.
+    /// CPU time that the trial took from the soaker, a load that uses all idle CPU time. The
+    /// background load is subtracted. Null if no soaker ran.
     pub soaker: Option<u64>,
 }
 
@@ -178,8 +180,8 @@ pub struct TrialDocument {
     pub requests: u64,
     /// Number of failed requests.
     pub errors: u64,
-    /// Number of transfers that were shorter than requested. The rest was transferred by further
-    /// requests.
+    /// Number of transfers that were shorter than requested. Further requests transferred the
+    /// remaining bytes.
     pub short_transfers: u64,
     /// Number of requests reissued after EAGAIN or EINTR; absent if the trial was read from the
     /// database.
@@ -191,18 +193,19 @@ pub struct TrialDocument {
     pub latency_ns: LatencyDocument,
     /// CPU time used during the trial.
     pub cpu_ns: CpuDocument,
-    /// Time from the start until the last write was accepted, before the final flush (ns); null
-    /// without a final flush.
+    /// Time from the start until the last write completed, without the final flush (ns); null if
+    /// there was no final flush.
     pub accepted_ns: Option<u64>,
-    /// The period in which the queue was full, after filling and before draining. The rates of a
-    /// closed loop are computed over this period. Absent if it is unknown.
+    /// The period in which the queue was full. Rates of a closed-loop trial are computed over this
+    /// period, because the queue is still filling before it and draining after it. Absent if the
+    /// period is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_queue: Option<FullQueueDocument>,
-    /// Latencies of flushes between writes (--fsync, --fdatasync); absent without such flushes. The
-    /// flushes count in the trial's length but not in the latency of any request.
+    /// Latencies of the flushes between writes (--fsync, --fdatasync); absent if there were no such
+    /// flushes. They add to the length of the trial but not to the latency of a request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_latency_ns: Option<LatencyDocument>,
-    /// Number of flushes between writes; absent without such flushes.
+    /// Number of flushes between writes; absent if there were none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flushes: Option<u64>,
     /// Number of calls that submitted requests.
@@ -215,43 +218,42 @@ pub struct TrialDocument {
     pub cycles: Option<u64>,
     /// Counters of the block device; null if there is no block device.
     pub device: Option<DeviceDocument>,
-    /// Bytes of the target in the page cache before and after the scrub, which evicts the target
-    /// from the page cache; null without a scrub or if unknown.
+    /// Number of the target's bytes in the page cache, before and after the target was evicted
+    /// from it. Null if the target was not evicted or the numbers are unknown.
     pub resident_bytes: Option<ResidentDocument>,
-    /// Features and buffers that the I/O engine obtained; absent if the trial was read from the
+    /// Features and buffers that the I/O engine used; absent if the trial was read from the
     /// database.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub setup: Option<SetupDocument>,
     /// Time series of the completed bytes and requests.
     pub series: Vec<SeriesDocument>,
-    /// Summary of all ranks; absent for a trial of one process.
+    /// Summary of the ranks, which are the processes of the trial; absent if there was only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ranks_summary: Option<RanksSummary>,
-    /// Result of each rank; absent for a trial of one process.
+    /// Result of each rank (process); absent if there was only one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ranks: Vec<RankTrial>,
     /// Whether the trial can be trusted.
     pub verdict: VerdictDocument,
 }
 
-/// Features and buffers that an I/O engine obtained from the system.
+/// Features and buffers that an I/O engine used.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SetupDocument {
-    /// Names of the flags and registrations that the I/O engine used.
+    /// Flags and registrations, for example `DEFER_TASKRUN, registered buffers`.
     pub features: String,
     /// Total size of the buffers (bytes).
     pub buffer_bytes: u64,
-    /// Size of the buffer memory on huge pages (bytes).
+    /// Size of the buffers that are on huge pages (bytes).
     pub huge_bytes: u64,
 }
 
-/// Bytes of the target in the page cache before and after a scrub, which evicts the target from the
-/// page cache.
+/// Number of a target's bytes in the page cache, before and after the target was evicted from it.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResidentDocument {
-    /// Bytes in the page cache before the scrub.
+    /// Number of bytes in the page cache before the eviction.
     pub before: u64,
-    /// Bytes in the page cache after the scrub.
+    /// Number of bytes in the page cache after the eviction.
     pub after: u64,
 }
 
@@ -266,22 +268,22 @@ pub struct IntervalDocument {
     pub high: f64,
 }
 
-/// Lower and upper bound of a CPU cost (ns).
+/// Lower and upper bounds of a CPU cost (ns).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BoundsDocument {
     /// Lower bound: the CPU time charged to the process; null if unknown.
     pub lower: Option<f64>,
-    /// Upper bound: the lower bound plus the uncharged CPU time; null if the uncharged CPU time was
-    /// not measured.
+    /// Upper bound: the lower bound plus the CPU time that was not charged to the process; null if
+    /// this time was not measured.
     pub upper: Option<f64>,
 }
 
-/// Results of the trials with a soaker, divided by results of the trials without a soaker.
+/// How much the results change if a soaker runs, which is a load that uses all idle CPU time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DisturbanceDocument {
-    /// Ratio of the throughputs.
+    /// Throughput with a soaker, divided by throughput without a soaker.
     pub throughput: f64,
-    /// Ratio of the CPU times charged per request.
+    /// CPU time charged per request with a soaker, divided by that without a soaker.
     pub cpu: f64,
 }
 
@@ -292,20 +294,20 @@ pub struct SummaryDocument {
     pub throughput_bytes_per_s: IntervalDocument,
     /// Requests per second.
     pub requests_per_s: IntervalDocument,
-    /// Latencies over all trials without a soaker.
+    /// Latencies of all trials in which no soaker ran (see `soaked`).
     pub latency_ns: LatencyDocument,
-    /// Separate results for the reads and the writes of a mix; absent for other workloads.
+    /// Separate results for reads and writes; absent unless the workload mixes both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub by_operation: Option<ByOperationDocument>,
     /// CPU time per request (ns).
     pub cpu_ns_per_request: BoundsDocument,
     /// CPU time per byte (ns).
     pub cpu_ns_per_byte: BoundsDocument,
-    /// How the soaker disturbed the trials; null without soaked trials.
+    /// How much the soaker changed the results; null if no trial ran with a soaker.
     pub soaker_disturbance: Option<DisturbanceDocument>,
 }
 
-/// Separate results for the reads and the writes of a mix.
+/// Separate results for the reads and the writes of a mixed workload.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ByOperationDocument {
     /// Results of the reads.
@@ -314,7 +316,7 @@ pub struct ByOperationDocument {
     pub write: OperationDocument,
 }
 
-/// Results of the reads of a mix, or of its writes.
+/// Results of either the reads or the writes of a mixed workload.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct OperationDocument {
     /// Number of bytes transferred by these requests.
@@ -329,12 +331,12 @@ pub struct OperationDocument {
     pub latency_ns: LatencyDocument,
 }
 
-/// Whether a result can be trusted, and the reasons if not.
+/// Whether a result can be trusted, and if not, why.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct VerdictDocument {
     /// State of the result: valid, suspect or invalid.
     pub state: String,
-    /// One sentence per reason.
+    /// Reasons for the state, one sentence each.
     pub reasons: Vec<String>,
 }
 
@@ -345,7 +347,7 @@ impl From<&Verdict> for VerdictDocument {
 }
 
 impl HostSettingDocument {
-    /// Returns the document of a requested change.
+    /// Returns the document of a changed host setting.
     pub fn of(change: &Change) -> HostSettingDocument {
         HostSettingDocument {
             name: change.name.clone(),
@@ -489,8 +491,8 @@ impl PointDocument {
 
 fn by_operation(point: &Point) -> ByOperationDocument {
     let trials = point.unsoaked();
-    // The rates of the reads and of the writes use the same time as the total rate, so that they
-    // add up to the total rate.
+    // The read rate and the write rate are computed over the same time as the total rate, so that
+    // their sum is the total rate.
     let seconds = |trial: &&Trial| trial.requests() as f64 / trial.requests_per_s().max(1e-9);
     let elapsed_s: f64 = trials.iter().map(seconds).sum();
     let of = |op: Op| {
@@ -510,7 +512,7 @@ fn by_operation(point: &Point) -> ByOperationDocument {
 
 /// Formats a document as indented JSON.
 pub fn print(document: &impl Serialize) -> String {
-    serde_json::to_string_pretty(document).expect("our documents have string keys only")
+    serde_json::to_string_pretty(document).expect("all keys of a document are strings")
 }
 
 /// Prints a result to stdout: as JSON, or as lines of text.
@@ -522,13 +524,14 @@ pub fn answer(as_json: bool, document: &impl Serialize, lines: impl FnOnce() -> 
     }
 }
 
-/// Returns the fields of a serialisable value as a titled list of names and values. Omits fields
+/// Returns the title `name`, and the fields of a value as pairs of name and value. Omits fields
 /// that are null.
 pub fn facts(name: &str, of: &impl Serialize) -> (String, Vec<(String, String)>) {
     (name.to_owned(), rows("", &serde_json::to_value(of).unwrap_or_default()))
 }
 
-/// Returns the leaves of a JSON value as pairs of name and value. Omits nulls.
+/// Flattens a JSON value into pairs of name and value: `{"a_b": {"c": 1}}` becomes
+/// `("a b c", "1")`. Omits nulls and empty strings.
 fn rows(prefix: &str, value: &serde_json::Value) -> Vec<(String, String)> {
     use serde_json::Value;
     let joined = |key: &str| {

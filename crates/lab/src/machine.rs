@@ -27,11 +27,11 @@ pub struct Host {
     pub governor: Option<String>,
     /// Size of the machine's memory (bytes).
     pub memory_bytes: u64,
-    /// Source of the time measurements: tsc or clock_gettime.
+    /// Clock that all time measurements use: tsc or clock_gettime.
     pub clock: String,
-    /// The kernel's setting for transparent huge pages; null if unknown.
+    /// Mode of transparent huge pages, such as `madvise`; null if unknown.
     pub huge_pages: Option<String>,
-    /// Boot id of the machine (`/proc/sys/kernel/random/boot_id`), which differs for each boot.
+    /// Boot id (`/proc/sys/kernel/random/boot_id`), which changes at every boot.
     pub boot_id: String,
     /// Whether the program ran as root.
     pub root: bool,
@@ -46,15 +46,15 @@ pub struct TargetFacts {
     pub kind: String,
     /// Size of the target (bytes).
     pub size_bytes: u64,
-    /// Type of the file system that holds the target; null without a file system.
+    /// Type of the file system that holds the target; null if there is none.
     pub file_system: Option<String>,
-    /// Mount options of the file system; null without a file system.
+    /// Mount options of the file system; null if there is none.
     pub mount_options: Option<String>,
     /// The block device below the target; null if unknown.
     pub device: Option<DeviceFacts>,
-    /// The links between host and device, with their advertised rates.
+    /// Links between host and device, such as a PCIe link, with their advertised rates.
     pub links: Vec<LinkFacts>,
-    /// The simulated system; absent for other targets.
+    /// The simulated system; absent if the target is real.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub simulated: Option<SimulatedFacts>,
     /// Properties of a network target, as reported by its server; absent for other targets.
@@ -65,7 +65,7 @@ pub struct TargetFacts {
 /// Properties of a network target, as reported by its server.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 pub struct NetworkFacts {
-    /// Name of the protocol, with its version and features.
+    /// Protocol and its features in use, such as `NFS 4.1, 64 slots, requests up to 1 MiB`.
     pub features: String,
     /// Required alignment of offsets and lengths (bytes).
     pub block_bytes: u32,
@@ -80,7 +80,7 @@ pub struct SimulatedFacts {
     pub system: String,
     /// Description of the simulated system in one line.
     pub title: String,
-    /// Keys of the system's file whose values were changed, with their new values.
+    /// Parameters that the user changed: their keys in the system file, with the new values.
     pub changes: BTreeMap<String, String>,
 }
 
@@ -100,13 +100,13 @@ pub struct DeviceFacts {
     /// Rotational speed (revolutions per minute); null if unknown.
     #[serde(default)]
     pub revolutions_per_min: Option<u32>,
-    /// Transfer mode of an ATA drive, such as `UDMA 5` or `PIO 4` (with PIO, the CPU moves each
-    /// word); null if unknown.
+    /// Transfer mode of an ATA drive, such as `UDMA 5`, or `PIO 4` if the CPU transfers the data;
+    /// null if unknown.
     #[serde(default)]
     pub transfer_mode: Option<String>,
     /// Active I/O scheduler; null if unknown.
     pub scheduler: Option<String>,
-    /// Write cache mode that the kernel assumes; null if unknown.
+    /// Write cache mode that the kernel assumes, such as `write back`; null if unknown.
     pub write_cache: Option<String>,
     /// Capacity of the device (bytes); null if unknown.
     pub size_bytes: Option<u64>,
@@ -118,10 +118,10 @@ pub struct DeviceFacts {
     pub max_request_bytes: Option<u64>,
     /// Maximum number of memory segments in a request; null if unknown.
     pub max_segments: Option<u64>,
-    /// Size of the readahead window (bytes); null if unknown.
+    /// Maximum size of the readahead window (bytes); null if unknown.
     pub read_ahead_bytes: Option<u64>,
-    /// Properties that an NVMe drive reports; absent for other devices, and without the permission
-    /// to query the drive.
+    /// Properties that an NVMe drive reports; absent for other devices, and if the drive cannot be
+    /// queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nvme: Option<NvmeFacts>,
 }
@@ -129,20 +129,19 @@ pub struct DeviceFacts {
 /// Properties that an NVMe drive and its namespace report.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct NvmeFacts {
-    /// Maximum size of a request (bytes); null: no limit.
+    /// Maximum size of a request (bytes); null if there is no limit.
     pub max_request_bytes: Option<u64>,
     /// Whether the drive has a volatile write cache.
     pub has_write_cache: bool,
     /// Maximum power in each power state, from the fastest to the slowest state (watts).
     pub power_watts: Vec<f64>,
-    /// Size of a block in each format that the namespace supports, without metadata (bytes).
+    /// Block size, without metadata, of each format that the namespace supports (bytes).
     pub format_bytes: Vec<u64>,
-    /// Preferred granularity of writes, NPWG (bytes); null if not reported.
+    /// Preferred write granularity (NPWG, bytes); null if not reported.
     pub preferred_write_bytes: Option<u64>,
-    /// Preferred granularity of discards, NPDG (bytes); null if not reported.
+    /// Preferred discard granularity (NPDG, bytes); null if not reported.
     pub preferred_discard_bytes: Option<u64>,
-    /// Smallest write size at which the drive reaches its best rate, NOWS (bytes); null if not
-    /// reported.
+    /// Optimal write size (NOWS, bytes); null if not reported.
     pub optimal_write_bytes: Option<u64>,
 }
 
@@ -212,8 +211,8 @@ impl Host {
     }
 }
 
-/// Returns the id of this boot. Together with a process id, the boot id identifies a process across
-/// reboots.
+/// Returns the boot id of this host. A process id alone can belong to another process after a
+/// reboot, so processes are identified by process id and boot id.
 pub fn boot_id() -> String {
     read("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
@@ -224,8 +223,8 @@ pub fn is_root() -> bool {
     uids.split_whitespace().nth(1) == Some("0")
 }
 
-/// Returns true if the process `pid` still runs. `boot` is the id of the boot during which the
-/// process was started.
+/// Returns true if the process `pid`, which was started while `boot` was the boot id, is still
+/// running.
 pub fn is_alive(pid: u32, boot: &str) -> bool {
     boot == boot_id() && fs::exists(format!("/proc/{pid}")).unwrap_or(true)
 }

@@ -1,10 +1,10 @@
-//! Measures memory and cache bandwidth: selects working sets and thread counts, and holds the
-//! results.
+//! Measures the bandwidth of memory and caches.
 //!
-//! The crate `memspeed` moves the bytes. Working sets are selected from the caches that the kernel
-//! reports (`levels`). Steps in a curve of the rate over the working-set size show the real cache
-//! sizes. Reads and copies of cached files through the file system are measured for comparison
-//! (`paths`). Rates count each byte once, as defined in `memspeed`.
+//! The crate `memspeed` runs loops such as copy and triad, which are called kernels, and measures
+//! their rates. Each kernel is measured with one working set per cache and one in main memory
+//! (`levels`). Some kernels are also measured as a curve over the working-set size: a step in the
+//! curve shows the real size of a cache. For comparison, `paths` measures reads and writes of
+//! cached files. A copy counts each byte once (see `memspeed`).
 
 pub mod document;
 mod levels;
@@ -30,27 +30,27 @@ use crate::trials::Lab;
 pub use levels::Level;
 pub use paths::{PATHS, PathReading};
 
-/// Number of working-set sizes in a curve for each doubling of the size.
+/// Number of points of a curve per doubling of the working-set size.
 const SIZES_TO_THE_OCTAVE: u32 = 4;
 /// Size of the smallest working set of a curve (bytes).
 const CURVE_FROM_BYTES: u64 = 4096;
-/// Number of samples per case, normally and with `quick`.
+/// Number of samples of each measurement: normally, and with `quick`.
 const REPEATS: [usize; 2] = [15, 7];
-/// Length of a sample (ns). It is shorter than a scheduler time slice, so that on a busy machine
-/// some samples stay undisturbed.
+/// Length of a sample (ns). A sample is shorter than a scheduler time slice, so that some samples
+/// are undisturbed even on a busy machine.
 const SAMPLE_NS: u64 = 1_000_000;
 /// Maximum share of the available memory that a measurement uses.
 const MEMORY_SHARE_MAX: f64 = 0.5;
 
-/// The kernels, working sets, threads and data paths to measure.
+/// What to measure: loops such as copy and triad, working sets, thread counts and file access.
 #[derive(Clone, Debug)]
 pub struct MemorySpec {
-    /// Kernels (loops such as copy and triad) that are measured for the table.
+    /// Loops, such as copy and triad, to measure with each working set and thread count.
     pub kernels: Vec<Kernel>,
-    /// Sizes of the working set of each thread (bytes). If empty, one size per cache and one size
-    /// for main memory are selected.
+    /// Working-set sizes of a thread (bytes). If empty, one size for each cache and one for main
+    /// memory are selected.
     pub set_bytes: Vec<u64>,
-    /// Numbers of threads. The table has one measurement for each.
+    /// Thread counts to measure.
     pub threads: Vec<usize>,
     /// CPUs that threads are pinned to, round robin.
     pub cpus: Vec<usize>,
@@ -58,18 +58,18 @@ pub struct MemorySpec {
     pub pages: Pages,
     /// Offset of the arrays from the start of a page (bytes).
     pub offset_bytes: usize,
-    /// Kernels (loops such as copy and triad) that are measured over all working-set sizes, with
-    /// one thread.
+    /// Loops, such as copy and triad, to measure with one thread as a curve over the working-set
+    /// size.
     pub curves: Vec<Kernel>,
-    /// Folder for the cached test file. None: data paths through the file system are not measured.
+    /// Folder for the test file. None if file access is not measured.
     pub folder: Option<PathBuf>,
     /// Whether to take fewer samples.
     pub quick: bool,
 }
 
 impl MemorySpec {
-    /// Returns the spec of all measurements, with one thread and with one thread per CPU of this
-    /// process.
+    /// Returns a spec that measures everything, with one thread and with one thread per CPU that
+    /// this process may use.
     pub fn of_this_host(quick: bool) -> MemorySpec {
         let cpus = cpucost::affinity::allowed_cpus();
         let isa = Isa::detect();
@@ -88,7 +88,7 @@ impl MemorySpec {
     }
 }
 
-/// The rate of a kernel (a loop such as copy or triad) on one working set.
+/// The rate of one loop, such as copy or triad, on one working set.
 #[derive(Clone, Debug)]
 pub struct GridPoint {
     /// The measured loop, such as copy or triad.
@@ -97,25 +97,25 @@ pub struct GridPoint {
     pub level: Level,
     /// Number of threads, each with its own working set.
     pub threads: usize,
-    /// Median rate of all threads together (bytes per second), each byte counted once.
+    /// Median total rate of all threads (bytes per second). A copy counts each byte once.
     pub bytes_per_s: Interval,
-    /// Rate of the fastest sample (bytes per second), each byte counted once.
+    /// Total rate in the fastest sample (bytes per second). A copy counts each byte once.
     pub best_bytes_per_s: f64,
-    /// Median traffic: bytes read plus bytes written (bytes per second).
+    /// Median of bytes read plus bytes written (bytes per second). A copy counts each byte twice.
     pub traffic_bytes_per_s: f64,
     /// Number of samples.
     pub samples: usize,
 }
 
-/// Rates of a kernel (a loop such as copy or triad) over all working-set sizes, with one thread.
+/// Rates of one loop, such as copy or triad, over the working-set size, with one thread.
 #[derive(Clone, Debug)]
 pub struct Curve {
     /// The measured loop, such as copy or triad.
     pub kernel: Kernel,
-    /// Pairs of working-set size (bytes) and median rate (bytes per second, each byte counted
-    /// once), in ascending order of size.
+    /// Working-set sizes in ascending order (bytes), each with the median rate (bytes per second).
+    /// A copy counts each byte once.
     pub points: Vec<(u64, f64)>,
-    /// Plateaus of the curve. A cache level ends between two plateaus.
+    /// Ranges of sizes with about the same rate. The size of a cache lies between two ranges.
     pub plateaus: Vec<Plateau>,
 }
 
@@ -124,15 +124,15 @@ pub struct Curve {
 pub struct MemoryReadings {
     /// Caches of the first CPU, as reported by Linux.
     pub caches: Vec<Cache>,
-    /// Instruction set that the kernels used.
+    /// Instruction set of the measured loops.
     pub isa: Isa,
-    /// Share of the memory on huge pages; None if unknown.
+    /// Share of the test memory that was on huge pages; None if unknown.
     pub huge_share: Option<f64>,
-    /// Results by kernel (a loop such as copy or triad), working set and thread count.
+    /// Rate for each loop, working set and thread count.
     pub table: Vec<GridPoint>,
-    /// Rates over all working-set sizes.
+    /// Rates as curves over the working-set size.
     pub curves: Vec<Curve>,
-    /// Rates of the data paths through the file system.
+    /// Rates of file access, and of `memcpy` for comparison.
     pub paths: Vec<PathReading>,
     /// Skipped measurements, each with reason and remedy.
     pub skipped: Vec<String>,
@@ -140,7 +140,7 @@ pub struct MemoryReadings {
     pub interrupted: bool,
 }
 
-/// A [`MemorySpec`] resolved for this host.
+/// The sizes, memory and time that a [`MemorySpec`] needs on this host.
 #[derive(Clone, Debug)]
 pub struct MemoryPlan {
     /// Caches of the first CPU, as reported by Linux.
@@ -157,11 +157,11 @@ pub struct MemoryPlan {
     pub takes_ns: u64,
 }
 
-/// Resolves a spec against the caches and the free memory of this host.
+/// Selects the working sets for a spec, from the caches and the free memory of this host.
 ///
 /// # Errors
-/// A working set is too small, all threads together use too much memory, or the folder is under
-/// /dev.
+/// A working set is too small, the working sets of all threads need more than half of the free
+/// memory, or the folder is under /dev.
 pub fn plan(spec: &MemorySpec) -> Outcome<MemoryPlan> {
     if let Some(folder) = &spec.folder {
         check_not_under_dev(&folder.join("file"), "--dir")?;
@@ -203,13 +203,13 @@ pub fn plan(spec: &MemorySpec) -> Outcome<MemoryPlan> {
     Ok(plan)
 }
 
-/// Assumed memory rate for the estimated duration (bytes per second).
+/// Memory rate that the estimate of the duration assumes (bytes per second).
 const GUESSED_BYTES_PER_S: f64 = 10e9;
 
 fn takes_ns(spec: &MemorySpec, plan: &MemoryPlan) -> u64 {
     let form = usize::from(spec.quick);
-    // A sample takes `sample_ns`, or one pass over the working set if that is longer. The warm-up
-    // takes as long as one more sample.
+    // A sample lasts `sample_ns`, but at least one pass over the working set. The warm-up takes as
+    // long as one sample.
     let cell = |sample_ns: u64, set_bytes: u64| {
         let pass_ns = set_bytes as f64 / GUESSED_BYTES_PER_S * 1e9;
         (REPEATS[form] as f64 + 1.0) * (sample_ns as f64).max(pass_ns)
@@ -222,11 +222,11 @@ fn takes_ns(spec: &MemorySpec, plan: &MemoryPlan) -> u64 {
     (table * spec.kernels.len() as f64 + curve * spec.curves.len() as f64 + paths) as u64
 }
 
-/// Measures a spec on this host: first the table, then the curves, then the data paths. If
-/// interrupted, returns the results obtained until then.
+/// Performs the measurements of a spec. If the user interrupts them, returns the results obtained
+/// until then.
 ///
 /// # Errors
-/// The same errors as for [`plan`], or memory or threads cannot be allocated.
+/// All errors of [`plan`]. Also, memory, threads or a test file cannot be created.
 pub fn measure(lab: &Lab, spec: &MemorySpec) -> Outcome<MemoryReadings> {
     let plan = plan(spec)?;
     let mut readings = MemoryReadings {
@@ -347,7 +347,7 @@ impl Bench<'_> {
     }
 }
 
-/// Returns the result of one case, or None if there are no samples.
+/// Returns the result of one measurement, or None if there are no samples.
 fn cell(reading: &Reading, level: &Level) -> Option<GridPoint> {
     let rates = &reading.once_bytes_per_s;
     let bytes_per_s = median_interval(rates, CONFIDENCE)?;

@@ -1,8 +1,8 @@
 //! Determines how much memory the buffers may use under the memory limits of this process.
 //!
-//! An allocation beyond the address-space limit fails during the run. An allocation beyond the
-//! memory limit of a control group gets the program killed. Both limits are therefore checked
-//! before anything is allocated.
+//! If an allocation exceeds the address-space limit, the run fails. If it exceeds the memory limit
+//! of the control group, the kernel kills the program. Both limits are therefore checked before
+//! anything is allocated.
 
 use ioengine::buffer;
 use ioengine::cgroup;
@@ -15,22 +15,22 @@ const SPARE_MAPPED_BYTES: u64 = 64 << 20;
 /// (bytes).
 const SPARE_RESIDENT_BYTES: u64 = 24 << 20;
 
-/// In a series, the buffers of each measurement may use the available memory divided by this
-/// number. On a busy machine the kernel frees the buffers of closed io_uring rings late, so the
-/// buffers of several measurements can exist at the same time.
+/// Number of measurements in a series whose buffers must fit into the available memory together.
+/// On a busy machine, the kernel frees the buffers of closed io_uring rings late, so the buffers of
+/// several measurements can exist at the same time.
 const SHARE_OF_SERIES: u64 = 5;
 
-/// Maximum time to wait until the memory of closed io_uring rings is free (ns).
+/// Maximum time to wait for the kernel to free the memory of closed io_uring rings (ns).
 const PATIENCE_NS: u64 = 5_000_000_000;
-/// Interval at which the free memory is read while waiting (ns).
+/// Time between two checks of the free memory while waiting (ns).
 const PAUSE_NS: u64 = 10_000_000;
 
 /// A memory limit of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Memory available for buffers and threads (bytes).
+    /// Memory that the limit leaves for buffers and threads (bytes).
     pub bytes: u64,
-    /// Name of the limit, with the setting that raises it.
+    /// Name of the limit and of the setting that controls it, for messages.
     pub what: &'static str,
 }
 
@@ -41,9 +41,10 @@ impl Limit {
     }
 }
 
-/// Returns the lowest memory limit, or None if only the machine's memory limits this process. If
-/// there is a limit, empties the pool of buffers and disables it, because pooled memory counts as
-/// used.
+/// Returns the memory limit that leaves the least memory, or None if this process has no limit.
+///
+/// If there is a limit, also empties and disables the pool of unused buffers, because they count as
+/// used memory.
 pub fn narrowest() -> Option<Limit> {
     lowest()?;
     buffer::limit_pool(0);
@@ -52,8 +53,9 @@ pub fn narrowest() -> Option<Limit> {
 
 /// Waits until `bytes` bytes of memory are free in the control group, but at most five seconds.
 ///
-/// The kernel frees the buffers of a closed io_uring ring after a delay, which is long on a busy
-/// machine. A series that does not wait can exceed the memory limit and be killed.
+/// On a busy machine, the kernel frees the buffers of a closed io_uring ring late. Without the
+/// wait, a series of measurements could exceed the memory limit, and the kernel would kill the
+/// program.
 pub fn wait_for(bytes: u64) {
     let clock = Monotonic::new();
     let end_ns = clock.now_ns() + PATIENCE_NS;

@@ -1,10 +1,9 @@
 //! Network targets: files, disks and objects of a server, specified by an address such as
 //! `nbd://host/export`.
 //!
-//! Network targets exist on the server and are never created here. Writing to a network target
-//! needs `--overwrite` with the same address, because the content is lost. Only `study objects`
-//! creates objects. It creates the objects in a new folder below the prefix that the user
-//! specified, and removes them at the end.
+//! A network target must exist on the server. Writing to it needs `--overwrite` with the same
+//! address, because its content is lost. Only `study objects` creates objects. It creates them in a
+//! new folder below the prefix that the user specified, and removes them at the end.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -30,7 +29,7 @@ pub fn is_network(name: &Path) -> bool {
 /// Parses the address of a network target.
 ///
 /// # Errors
-/// A usage error that shows the correct form of an address.
+/// The address is invalid. The usage error shows the correct form.
 pub fn parse(name: &Path) -> Outcome<Address> {
     Ok(name.to_string_lossy().parse::<Address>()?)
 }
@@ -38,8 +37,8 @@ pub fn parse(name: &Path) -> Outcome<Address> {
 /// Connects to the server and opens the target.
 ///
 /// # Errors
-/// The server cannot be reached or refuses the request. The exit code is `Refused` if the consent
-/// does not include the target.
+/// The server cannot be reached, or refuses the request. If the user did not allow overwriting a
+/// target that is opened for writing, the exit code is `Refused`.
 pub fn open(
     address: &Address,
     writable: bool,
@@ -53,8 +52,8 @@ pub fn open(
     Ok(HostTarget::connect(Access { address: address.clone(), credentials, writable, durable })?)
 }
 
-/// Connects to the bucket of an S3 address, for requests of whole objects. No consent is needed,
-/// because the caller writes only objects that it creates.
+/// Connects to the bucket of an S3 address, to read and write whole objects. The user's consent is
+/// not needed, because the caller writes only objects that it creates.
 ///
 /// # Errors
 /// The address contains no bucket, or the server cannot be reached.
@@ -74,12 +73,11 @@ pub fn check_consent(address: &Address, consent: &Consent) -> Outcome<()> {
         return Ok(());
     }
     Err(Failure::refused(format!(
-        "{text} exists and would be overwritten; use --overwrite={text} if its content may be lost"
+        "{text} exists and would be overwritten; use --overwrite={text} to allow this"
     )))
 }
 
-/// Returns user and password from the address and the environment. Returns None for an anonymous
-/// user.
+/// Returns user and password from the address and the environment, or None for anonymous access.
 fn credentials(address: &Address) -> Option<Credentials> {
     credentials_of(address, |name| env::var(name).ok())
 }
@@ -108,8 +106,8 @@ fn credentials_of(
     Some(Credentials { user, password: password.unwrap_or_default() })
 }
 
-/// Returns the addresses of the network targets of an experiment. The result is empty for other
-/// targets.
+/// Returns the addresses of an experiment's network targets, or an empty list if the targets are
+/// not network targets.
 ///
 /// # Errors
 /// A usage error: network targets are combined with other targets, with another I/O engine, or with

@@ -1,5 +1,5 @@
-//! Writes the file of the HTML page. The file replaces only an older page of halfpower or an empty
-//! file, and is never written partially.
+//! Writes an HTML page to a file. The page replaces only an empty file or an older page of
+//! halfpower, and the file never contains an incomplete page.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Write};
@@ -16,8 +16,8 @@ const GENERATOR: &str = r#"<meta name="generator" content="halfpower"/>"#;
 /// Number of bytes at the beginning of a file that are searched for the tag.
 const HEAD_BYTES: u64 = 4096;
 
-/// Checks that a page can be written to a path: its folder exists, and it replaces only a page of
-/// halfpower or an empty file.
+/// Checks that a page can be written to `path`: the folder must exist, and an existing file must be
+/// empty or a page of halfpower.
 pub fn check(path: &Path) -> Outcome<()> {
     place_of(path).map(drop)
 }
@@ -83,8 +83,8 @@ fn is_ours(head: &str) -> bool {
     head.starts_with(BEGINNING) && head.contains(GENERATOR)
 }
 
-/// Writes the page to a temporary file in the same folder and renames it. The page is therefore
-/// never incomplete, and no other file is overwritten.
+/// Writes the page to a temporary file in the same folder, and then renames this file to `path`.
+/// Therefore `path` never contains an incomplete page.
 pub fn write(path: &Path, html: &str) -> Outcome<()> {
     let place = place_of(path)?;
     let half = place.with_file_name(format!("halfpower-{}.part", uuid::Uuid::new_v4()));

@@ -1,7 +1,8 @@
 //! A point (one workload) and its trials (timed executions of the workload).
 //!
-//! A point and its trials are either measured now or read from the database (`record.rs`). Every
-//! result is computed from them, so a stored run gives the same results as a run measured now.
+//! Points and trials are either measured by this process or read from the database (`record.rs`).
+//! All results are computed from them, so a stored run gives the same results as when it was
+//! measured.
 
 use analysis::bootstrap::median_interval;
 use analysis::histogram::Histogram;
@@ -35,7 +36,7 @@ pub enum State {
 }
 
 impl State {
-    /// Returns the name that results use, such as `valid`.
+    /// Returns the name of the state, such as `valid`.
     pub fn word(self) -> &'static str {
         match self {
             State::Valid => "valid",
@@ -45,7 +46,7 @@ impl State {
     }
 }
 
-/// Whether a result can be trusted, with the reasons.
+/// Whether a result can be trusted, and the reasons if it cannot.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Verdict {
     /// The worst state of all reasons.
@@ -69,7 +70,7 @@ impl Verdict {
         self.add(state, format!("{}: {}", check.name(), text.as_ref()));
     }
 
-    /// Returns the first reason of a check.
+    /// Returns the first reason that a check gave.
     pub fn reason(&self, check: Check) -> Option<&str> {
         let is_of_check = |reason: &&String| {
             reason.strip_prefix(check.name()).is_some_and(|text| text.starts_with(": "))
@@ -112,7 +113,7 @@ pub struct Percentiles {
     pub p99_9_ns: u64,
 }
 
-/// Bytes and requests of one interval of a trial.
+/// Bytes and requests that completed in one interval of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SeriesPoint {
     /// Start of the interval, counted from the start of the measured phase (ns).
@@ -132,9 +133,10 @@ pub struct Trial {
     pub ordinal: u32,
     /// Start time (ns since 1970).
     pub started_unix_ns: i64,
-    /// Whether a soaker ran during the trial.
+    /// Whether a soaker ran during the trial. A soaker is a set of processes that use all idle CPU
+    /// time (see the crate `cpucost`).
     pub soaked: bool,
-    /// Counts and latencies of the reads and of the writes, in the order of [`Op`].
+    /// Counts and latencies of the reads and of the writes, indexed by [`Op`].
     pub directions: [Direction; 2],
     /// Number of failed requests.
     pub errors: u64,
@@ -143,8 +145,8 @@ pub struct Trial {
     pub short_transfers: u64,
     /// Length of the trial, including the final flush (ns).
     pub elapsed_ns: u64,
-    /// Time from the start until the last write was accepted, before the final flush (ns); None
-    /// without a final flush.
+    /// Time from the start of the trial to the completion of the last write, before the final flush
+    /// (ns); None without a final flush.
     pub accepted_ns: Option<u64>,
     /// The period in which the queue was full; None if unknown.
     pub full_queue: Option<FullQueue>,
@@ -154,13 +156,13 @@ pub struct Trial {
     pub reap_calls: u64,
     /// CPU use in the measured phase.
     pub cpu: CpuUsage,
-    /// CPU time that the trial took from the soaker, minus the background load (ns); None without a
+    /// CPU time that the soaker lost to the trial, without the background load (ns); None without a
     /// soaker.
     pub soaker_ns: Option<u64>,
-    /// Counters of the block device; None if there is no block device.
+    /// I/O counters of the block device over the trial; None if there is no block device.
     pub device: Option<DeviceCounters>,
-    /// Bytes of the target in the page cache before and after the scrub, which evicts the target
-    /// from the page cache; None without a scrub.
+    /// Amount of the target in the page cache before and after the target was evicted from the page
+    /// cache (scrub); None if it was not evicted.
     pub scrub: Option<Scrub>,
     /// Time series of the completed bytes and requests.
     pub series: Vec<SeriesPoint>,
@@ -183,11 +185,12 @@ pub struct LiveTrial {
     pub failure: Option<String>,
     /// Description of the first damaged block; None if no damage was found.
     pub damage: Option<String>,
-    /// Features and buffers that the I/O engines obtained.
+    /// Kernel features and buffers that the I/O engines used.
     pub setup: Setup,
     /// Number of requests issued again after EAGAIN or EINTR.
     pub retries: u64,
-    /// Number of requests that completed inside the submit call.
+    /// Number of requests that were already complete when the call that submitted them returned.
+    /// They are counted only if the call left no request in flight.
     pub at_once: u64,
     /// Number of requests of an open loop that were due but never issued.
     pub never_issued: u64,
@@ -199,15 +202,15 @@ pub struct LiveTrial {
     pub log_lost: u64,
     /// Durations of flushes between writes (ns).
     pub flushes: Histogram,
-    /// The resources that the server of a network target used during the trial; None without a
-    /// halfpower peer.
+    /// The resources that the server of a network target used during the trial; None if
+    /// `halfpower peer` was not used.
     pub server: Option<ServerUsage>,
     /// Resource use of a simulated system; None for other targets.
     pub account: Option<Account>,
     /// Upper bounds on the rate of a simulated system, the tightest first.
     pub bounds: Vec<Bound>,
-    /// The papers' simple model: the steps of a request to a simulated disk and their times,
-    /// assuming that steps do not overlap. None for other targets.
+    /// Time of each step of a request to a simulated disk, in a model without overlapping steps.
+    /// None for other targets.
     pub simple: Option<SimpleModel>,
 }
 
@@ -222,14 +225,14 @@ impl Trial {
         self.live.as_ref().map_or(&[], |live| &live.log)
     }
 
-    /// Returns the data that are not stored. If the trial has no such data, they are created empty.
+    /// Returns the data that are not stored. If they are None, creates empty data first.
     pub fn live_mut(&mut self) -> &mut LiveTrial {
         self.live.get_or_insert_default()
     }
 
-    /// Returns the intervals that end within `limit_ns`, the time in which requests are issued.
-    /// After this time the queue drains and the rate falls. Omits the last interval, which is
-    /// incomplete.
+    /// Returns the intervals that end by `limit_ns`. Requests are issued only until `limit_ns`.
+    /// After that, the queue drains and the rate falls. The last interval of the trial is omitted,
+    /// because it is incomplete.
     pub fn series_until(&self, limit_ns: Option<u64>) -> &[SeriesPoint] {
         let limit_ns = limit_ns.unwrap_or(u64::MAX);
         let whole = &self.series[..self.series.len().saturating_sub(1)];
@@ -242,8 +245,8 @@ impl Trial {
         self.directions.iter().map(|d| d.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Returns the fewest and the most bytes that any rank moved. In a trial of one process, both
-    /// numbers are the bytes of the trial.
+    /// Returns the minimum and the maximum number of bytes per rank. In a trial without ranks, both
+    /// are the bytes of the trial.
     pub fn bytes_of_a_rank(&self) -> (u64, u64) {
         let present = self.ranks.iter().filter(|rank| rank.lost.is_none());
         let bytes = || present.clone().map(|rank| rank.bytes);
@@ -282,8 +285,9 @@ impl Trial {
         self.full_queue.as_ref().filter(|_| self.accepted_ns.is_none())
     }
 
-    /// Returns the uncertainty of the rate that results from counting only whole requests: half a
-    /// request, as a share of the counted requests. Returns 0 if the rate covers the whole trial.
+    /// Returns the relative uncertainty of the rate, which is half a request divided by the number
+    /// of requests, because only whole requests are counted. Returns 0 if the rate covers the whole
+    /// trial.
     fn resolution(&self) -> f64 {
         self.rated().map_or(0.0, |full| 0.5 / full.requests().max(1.0))
     }
@@ -295,13 +299,12 @@ impl Trial {
         all
     }
 
-    /// Returns the CPU time per request that the trial took from the soaker but that was not
-    /// charged to the process (ns). It includes the error of the soaker's calibration.
+    /// Returns the CPU time per request that the soaker lost but that was not charged to the
+    /// process (ns). It includes the calibration error of the soaker. None without a soaker.
     pub fn uncharged_ns(&self) -> Option<f64> {
         self.per_request(self.soaker_ns?.saturating_sub(self.cpu.process_ns))
     }
 
-    /// Divides a time by the number of requests (ns).
     fn per_request(&self, ns: u64) -> Option<f64> {
         let requests = self.requests();
         (requests > 0).then(|| ns as f64 / requests as f64)
@@ -319,29 +322,28 @@ const NOISY: f64 = 0.15;
 /// Minimum number of requests of all trials together. A point with fewer requests is suspect.
 const REQUESTS_MIN: u64 = 5;
 
-/// The reason given for a result of a single trial.
+/// Reason in the verdict of a point that has only one trial.
 pub const ONE_TRIAL: &str = "one trial does not show the scatter between trials; use --trials 3";
 
 /// One workload with its trials.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Identity of the workload that was measured.
+    /// The workload that was measured, with its targets and their preparation.
     pub key: PointKey,
     /// The trials, in the order of execution.
     pub trials: Vec<Trial>,
 }
 
-/// Results of a point over all of its trials.
+/// Results of a point. Rates and latencies are those of [`Point::unsoaked`].
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// Bytes per second: the median of the trials without a soaker, with its confidence interval.
+    /// Median throughput of the trials, with its confidence interval (bytes per second).
     pub bytes_per_s: Interval,
-    /// Requests per second: the median of the trials without a soaker, with its confidence
-    /// interval.
+    /// Median request rate of the trials, with its confidence interval (requests per second).
     pub requests_per_s: Interval,
-    /// Latencies of all trials without a soaker.
+    /// Latencies of the requests of all trials (ns).
     pub latency: Histogram,
-    /// CPU time per request charged to the process (ns).
+    /// Lower bound of the CPU time per request: the time charged to the process (ns).
     pub cpu_lower_ns: Option<f64>,
     /// Upper bound of the CPU time per request (ns); None if it was not measured.
     pub cpu_upper_ns: Option<f64>,
@@ -350,8 +352,8 @@ pub struct Summary {
 }
 
 impl Point {
-    /// Returns the trials without a soaker, from which rates and latencies are computed. Returns
-    /// all trials if all of them ran with a soaker.
+    /// Returns the trials without a soaker. Rates and latencies are computed from these trials,
+    /// because a soaker disturbs a trial. Returns all trials if all of them ran with a soaker.
     pub fn unsoaked(&self) -> Vec<&Trial> {
         let plain: Vec<&Trial> = self.trials.iter().filter(|t| !t.soaked).collect();
         if plain.is_empty() { self.trials.iter().collect() } else { plain }
@@ -366,18 +368,18 @@ impl Point {
         Interval { value, low: low * (1.0 - resolution), high: high * (1.0 + resolution) }
     }
 
-    /// Returns true if real I/O was measured, neither a simulation nor the I/O engine `null`.
+    /// Returns false for simulations and for the I/O engine `null`, which perform no real I/O.
     fn is_real(&self) -> bool {
         !self.key.is_simulated && self.key.ioengine() != "null"
     }
 
-    /// Returns the bytes per second: the median with its confidence interval.
+    /// Returns the median throughput with its confidence interval (bytes per second).
     pub fn bytes_per_s(&self) -> Interval {
         self.interval(Trial::bytes_per_s)
     }
 
-    /// Returns the latencies of all trials without a soaker. `op` selects an operation; None
-    /// selects both operations.
+    /// Returns the latencies of all trials without a soaker (ns). `op` selects reads or writes;
+    /// None selects both.
     pub fn latency(&self, op: Option<Op>) -> Histogram {
         let mut all = Histogram::new();
         for trial in self.unsoaked() {
@@ -389,8 +391,8 @@ impl Point {
         all
     }
 
-    /// Returns the CPU time per request charged to the process (ns): the median over the trials
-    /// without a soaker.
+    /// Returns the CPU time per request that was charged to the process (ns). This is the median of
+    /// the trials without a soaker.
     pub fn cpu_lower_ns(&self) -> Option<f64> {
         let plain = self.unsoaked();
         let costs: Vec<f64> =
@@ -398,12 +400,12 @@ impl Point {
         median(&costs)
     }
 
-    /// Returns the upper bound of the CPU time per request (ns): the time charged in the trials
-    /// without a soaker, plus the uncharged time (kernel threads, interrupts) in the trials with a
-    /// soaker. The uncharged time is taken at the upper end of its confidence interval. A soaker
-    /// disturbs its trial, so trials with a soaker supply only the uncharged time.
+    /// Returns the upper bound of the CPU time per request (ns). It is the sum of the time charged
+    /// to the process, from trials without a soaker, and the time of kernel threads and interrupts
+    /// that was not charged, from trials with a soaker. The uncharged time is the upper end of its
+    /// confidence interval. Returns None if no trial had a soaker.
     ///
-    /// A simulated host runs nothing else, so its whole busy time is the bound.
+    /// A simulated host runs nothing but the workload, so the bound is the busy time of the host.
     pub fn cpu_upper_ns(&self) -> Option<f64> {
         if self.key.is_simulated {
             let busy = self.trials.iter().filter_map(|t| t.per_request(t.cpu.machine_ns?));
@@ -414,8 +416,8 @@ impl Point {
         Some(self.cpu_lower_ns()? + uncharged.high)
     }
 
-    /// Returns how the soaker disturbs a trial: rate and charged CPU time of the trials with a
-    /// soaker, divided by rate and charged CPU time of the trials without a soaker.
+    /// Returns two ratios that show how much a soaker disturbs a trial: the rate with a soaker
+    /// divided by the rate without one, and the same for the CPU time charged to the process.
     pub fn disturbance(&self) -> Option<(f64, f64)> {
         let of = |soaked: bool, what: &dyn Fn(&Trial) -> Option<f64>| {
             let values: Vec<f64> =
@@ -427,8 +429,8 @@ impl Point {
         Some((of(true, &rate)? / of(false, &rate)?, of(true, &cpu)? / of(false, &cpu)?))
     }
 
-    /// Returns the verdict over all trials. A rate is noisy if the half-width of its confidence
-    /// interval exceeds the share `noisy` of the rate.
+    /// Returns the verdict over all trials. The rate is noisy if the half-width of its confidence
+    /// interval exceeds `noisy` times the rate.
     pub fn verdict(&self, noisy: f64) -> Verdict {
         self.verdict_on(&self.bytes_per_s(), noisy)
     }
@@ -459,14 +461,13 @@ impl Point {
             );
             verdict.flag(State::Suspect, Check::FewRequests, text);
         }
-        // A single trial does not show how much the results of trials differ.
         if self.unsoaked().len() == 1 && self.is_real() {
             verdict.flag(State::Suspect, Check::OneTrial, ONE_TRIAL);
         }
         verdict
     }
 
-    /// Returns all results, with the default limit on noise.
+    /// Returns the results of the point. The verdict uses the default limit on noise.
     pub fn summary(&self) -> Summary {
         let (bytes_per_s, verdict) = self.rate_and_verdict();
         Summary {
@@ -524,8 +525,8 @@ mod tests {
         let summary = point.summary();
         assert_eq!(summary.bytes_per_s.value, 4096.0 * 200.0);
         assert_eq!(summary.cpu_lower_ns, Some(1000.0));
-        // The soaker lost 150,000 ns and the process was charged 90,000 ns, so 60,000 ns of 100
-        // requests were not charged.
+        // The soaker lost 150,000 ns, but only 90,000 ns were charged to the process. The
+        // difference is 600 ns for each of the 100 requests.
         assert_eq!(summary.cpu_upper_ns, Some(1600.0));
         assert!(point.disturbance().is_some());
     }

@@ -9,17 +9,17 @@ use workload::{Distribution, Pattern, Placement, Replay, Steady, Workload};
 use crate::experiment::Blocks;
 use crate::rank_trial::RankGroup;
 
-/// The name used for simulated systems in place of an I/O engine.
+/// Name that is reported for a simulated system instead of an I/O engine.
 pub const SIMULATED: &str = "simulated";
 
-/// The preparation before each trial.
+/// How the targets were prepared before each trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Preparation {
     /// Whether the targets were evicted from the page cache.
     pub scrubbed: bool,
-    /// Whether the regions were read into the page cache.
+    /// Whether the accessed regions of the targets were read into the page cache.
     pub warmed: bool,
-    /// Access pattern announced to the kernel with fadvise; None: no announcement.
+    /// Access pattern that was announced to the kernel (fadvise); None if none was announced.
     pub hint: Option<Hint>,
     /// State of the file's blocks before the trial.
     pub blocks: Blocks,
@@ -29,11 +29,11 @@ pub struct Preparation {
 /// same thing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PointKey {
-    /// The workload of each target. Data that differ between trials are omitted.
+    /// The workload on each target, without data that differ between trials.
     pub workload: Workload,
     /// Number of targets that are measured together.
     pub targets: u32,
-    /// Chunk size of the stripe over all targets (bytes); None if the targets are not striped.
+    /// Chunk size (bytes) if requests are striped over the targets; None if they are not striped.
     pub chunk_bytes: Option<u64>,
     /// Caching mode.
     pub caching: Caching,
@@ -48,8 +48,9 @@ pub struct PointKey {
 }
 
 impl PointKey {
-    /// Returns the key of a workload on one target. Omits data that differ between trials: the
-    /// start position, the written blocks, and the settings of recording.
+    /// Returns the key of a workload on one target. Omits data that differ between trials, such as
+    /// the start position. Also omits settings that affect only how results are recorded, such as
+    /// the interval of the time series.
     pub fn of(workload: &Workload) -> PointKey {
         let workload = Workload {
             start_bytes: 0,
@@ -62,7 +63,7 @@ impl PointKey {
         PointKey { workload, targets: 1, ..PointKey::default() }
     }
 
-    /// Returns fio's name of pattern and direction, such as "randread".
+    /// Returns the value of fio's option `rw` for the workload, such as "randread".
     pub fn rw(&self) -> &'static str {
         self.workload.rw()
     }
@@ -86,7 +87,7 @@ impl PointKey {
         u64::from(self.workload.request_bytes)
     }
 
-    /// Returns the number of outstanding requests in each thread (queue depth).
+    /// Returns the queue depth of each thread.
     pub fn depth(&self) -> u32 {
         self.workload.depth
     }
@@ -108,12 +109,12 @@ impl PointKey {
         self.ranks.map_or(1, |ranks| ranks.count.max(1))
     }
 
-    /// Returns the size of the region (bytes).
+    /// Returns the size of the accessed region (bytes).
     pub fn size_bytes(&self) -> u64 {
         self.workload.region_bytes
     }
 
-    /// Returns the share of reads (percent).
+    /// Returns the share of requests that are reads (percent).
     pub fn read_percent(&self) -> u32 {
         u32::from(self.workload.read_percent)
     }
@@ -123,7 +124,7 @@ impl PointKey {
         self.workload.arrival.requests_per_s()
     }
 
-    /// Returns the seed of every random choice.
+    /// Returns the seed for all random choices.
     pub fn seed(&self) -> u64 {
         self.workload.seed
     }
@@ -154,7 +155,7 @@ impl PointKey {
         self.workload.options.fua || self.workload.flush_every.is_some()
     }
 
-    /// Returns true if the user enabled polling, with which a thread spins while it waits.
+    /// Returns true if the user enabled polling, so that a thread spins instead of sleeping.
     pub fn polls(&self) -> bool {
         self.workload.options.sq_poll || self.workload.options.io_poll
     }
@@ -164,19 +165,18 @@ impl PointKey {
         self.workload.distribution != Distribution::Even
     }
 
-    /// Returns true if the workload pauses between requests (think time).
+    /// Returns true if the workload may pause between requests: with think time, or in a replay.
     pub fn has_pauses(&self) -> bool {
         self.workload.think.is_some() || self.is_replay()
     }
 
-    /// Returns true if the recorded requests of a program are replayed instead of a generated
-    /// pattern.
+    /// Returns true if the workload replays the recorded requests of a program.
     pub fn is_replay(&self) -> bool {
         self.workload.replay.is_some()
     }
 
-    /// Returns true if the workload reads some blocks more often than others. A page cache then
-    /// serves part of the reads by design.
+    /// Returns true if the workload may read some blocks more often than others. The page cache is
+    /// then expected to serve some of the reads.
     pub fn reads_again(&self) -> bool {
         self.is_skewed() || self.is_replay()
     }

@@ -1,5 +1,5 @@
-//! The results of each rank in a trial, and the two rates that IOR reports: the rate of all ranks
-//! until the first rank is done, and until the last rank is done.
+//! The results of each rank in a trial, and the total rate of all ranks. As in the benchmark IOR,
+//! there are two total rates: until the first rank is done, and until the last rank is done.
 
 use std::str::FromStr;
 
@@ -8,9 +8,9 @@ use analysis::units;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Share of the median rate of the ranks. A rank with a lower rate is a straggler.
+/// A rank is a straggler if its rate is below this share of the median rate of the ranks.
 const STRAGGLER: f64 = 0.8;
-/// Minimum number of ranks for a report of stragglers.
+/// Stragglers are reported only if at least this many ranks have results.
 const RANKS_MIN: usize = 3;
 
 /// How ranks share files and devices.
@@ -32,7 +32,7 @@ impl RankFiles {
     /// All variants.
     pub const ALL: [RankFiles; 3] = [RankFiles::Own, RankFiles::Segmented, RankFiles::Strided];
 
-    /// Returns the value of `--rank-files`.
+    /// Returns the value of `--rank-files` that selects this variant.
     pub fn name(self) -> &'static str {
         match self {
             RankFiles::Own => "own",
@@ -69,7 +69,7 @@ pub struct RankGroup {
     pub files: RankFiles,
 }
 
-/// The results of one rank in a trial. A lost rank has no counts.
+/// The results of one rank in a trial. The counts of a lost rank are 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RankTrial {
     /// Rank number.
@@ -82,8 +82,8 @@ pub struct RankTrial {
     pub elapsed_ns: u64,
     /// Number of bytes that the rank moved.
     pub bytes: u64,
-    /// Number of bytes that the rank moved until the first rank was done. The number is
-    /// interpolated within an interval of the time series.
+    /// Number of bytes that this rank had moved when the first rank was done. The number is
+    /// interpolated from the time series.
     pub bytes_at_first_done: u64,
     /// Number of completed requests.
     pub requests: u64,
@@ -103,7 +103,7 @@ pub struct RankTrial {
 }
 
 impl RankTrial {
-    /// Returns the rate of this rank over the time of its own trial (bytes per second).
+    /// Returns the average rate of this rank during its trial (bytes per second).
     pub fn bytes_per_s(&self) -> f64 {
         per_second(self.bytes, self.elapsed_ns)
     }
@@ -178,8 +178,8 @@ pub fn summary(ranks: &[RankTrial]) -> Option<RanksSummary> {
     })
 }
 
-/// Formats the ranks of a trial as lines for the terminal. `trials` is the number of trials, of
-/// which this is the last.
+/// Formats the results of the ranks in one trial as lines for the terminal. If the workload had
+/// more than one trial (`trials`), the lines say that they describe the last trial.
 pub fn lines(ranks: &[RankTrial], trials: usize) -> Vec<String> {
     let Some(summary) = summary(ranks) else { return Vec::new() };
     let last = if trials > 1 { "last trial: " } else { "" };

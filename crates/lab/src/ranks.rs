@@ -2,14 +2,14 @@
 //!
 //! A launcher such as mpirun starts a process for each rank, and every rank executes the same
 //! command. All ranks start a trial at the same moment. When the trial ends, rank 0 merges the
-//! samples of all ranks and sends the result to every rank, so that all ranks draw the same
-//! conclusions and continue with the same trial. Only rank 0 prints and stores results.
+//! results of all ranks and sends the merged result to every rank, so that all ranks continue with
+//! the same trial. Only rank 0 prints and stores results.
 //!
 //! A rank consists of two processes. The *relay* ([`relay`]) is started by the launcher and
-//! communicates with the other relays through the launcher's library. The *worker*, a child of the
-//! relay, measures. It exchanges messages with the relay through its standard input, which is a
-//! socket. Therefore the library uses no CPU time in the measured process, and the relay can report
-//! that its worker died.
+//! communicates with the other relays through the MPI library. The *worker* is a child process of
+//! the relay, and performs the measurement. The standard input of the worker is a socket, through
+//! which it exchanges messages with the relay. Because of the separate processes, the MPI library
+//! uses no CPU time in the worker, and the relay can report that the worker died.
 
 pub mod merge;
 pub mod message;
@@ -40,20 +40,20 @@ use crate::ranks::message::{Hello, Message, Pong};
 
 /// Environment variable that holds the rank of a worker and the number of ranks, such as `2/4`.
 pub const RANK_VARIABLE: &str = "HALFPOWER_RANK";
-/// Time between the message with which rank 0 starts a trial and the start of the trial (ns). It is
+/// Time between the message that announces the start of a trial and the start itself (ns). It is
 /// long enough for the message to reach every rank.
 const LEAD_NS: u64 = 20_000_000;
 /// Number of times that the clocks of each rank are read. The reading with the shortest round trip
 /// is used.
 const PINGS: u32 = 16;
-/// Maximum time for which rank 0 waits for results after an interrupt (ns). A launcher that ends a
-/// run sends all processes a signal to stop, and kills them about a second later.
+/// Maximum time for which rank 0 waits for results after an interrupt (ns). It is short, because a
+/// launcher that ends a run kills all processes about a second after it tells them to stop.
 const INTERRUPTED_WAIT_NS: u64 = 500_000_000;
 /// Time without a message after which rank 0 reports which ranks it is waiting for.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Interval at which rank 0 checks the interrupt flag while it waits for messages.
 const TICK: Duration = Duration::from_millis(50);
-/// Difference between the wall clocks of a rank and of rank 0 above which a warning is printed
+/// A warning is printed if the wall clock of a rank differs from that of rank 0 by more than this
 /// (ns).
 const WALL_APART_NS: u64 = 1_000_000_000;
 
@@ -64,8 +64,8 @@ struct Offset {
     monotonic_ns: i64,
     /// Wall clock of the other rank minus that of rank 0 (ns).
     wall_ns: i64,
-    /// Time from the request for the clocks to the answer (ns). Each offset is wrong by at most
-    /// half of this time.
+    /// Time between the message that requested the clocks and its answer (ns). The error of each
+    /// offset is at most half of this time.
     round_trip_ns: u64,
 }
 
@@ -93,8 +93,8 @@ pub struct Ranks {
     state: RefCell<State>,
 }
 
-/// Returns the rank of this worker and the number of ranks, from the environment. None in a process
-/// that is not a worker.
+/// Reads the rank of this worker and the number of ranks from the environment. Returns None if this
+/// process is not a worker.
 pub fn of_environment() -> Option<(u32, u32)> {
     let text = std::env::var(RANK_VARIABLE).ok()?;
     let (rank, count) = text.split_once('/')?;
@@ -102,14 +102,14 @@ pub fn of_environment() -> Option<(u32, u32)> {
     (rank < count).then_some((rank, count))
 }
 
-/// Whether this process prints and stores results. True for the worker of rank 0 and for a process
-/// that is not a worker.
+/// Returns true if this process prints and stores results: it is the worker of rank 0, or it is not
+/// a worker.
 pub fn is_first_or_only() -> bool {
     of_environment().is_none_or(|(rank, _)| rank == 0)
 }
 
 impl Ranks {
-    /// Connects to the other ranks through the relay, whose socket is standard input.
+    /// Connects to the other ranks through the relay. Standard input is the socket to the relay.
     ///
     /// # Errors
     /// This process was not started by a relay, or a rank is lost or runs another version of
@@ -117,15 +117,18 @@ impl Ranks {
     pub fn meet(console: Console, interrupt: &Interrupt) -> Outcome<Ranks> {
         let Some(ranks) = of_environment() else {
             return Err(Failure::usage(
-                "this process was not started by a relay of halfpower; drop --mpi",
+                "this process was not started as a rank of halfpower; drop --mpi",
             ));
         };
-        let no_relay =
-            |error| Failure::failed(format!("standard input is not connected to a relay: {error}"));
+        let no_relay = |error| {
+            Failure::failed(format!(
+                "standard input is not the connection to the other ranks: {error}"
+            ))
+        };
         let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(no_relay)?;
         let socket = UnixStream::from(socket);
-        // This call fails if standard input is not a socket, so that no message is written to a
-        // file or a terminal by mistake.
+        // `peer_addr` fails if standard input is not a socket. Without this check, messages could
+        // be written to a file or a terminal.
         socket.peer_addr().map_err(no_relay)?;
         let link = Link::new(socket, interrupt)?;
         Ranks::introduce(link, ranks, console, interrupt)
@@ -177,7 +180,7 @@ impl Ranks {
         self.hosts.len() as u32
     }
 
-    /// Whether this is rank 0, which alone prints and stores results.
+    /// Returns true if this is rank 0, which is the only rank that prints and stores results.
     pub fn is_first(&self) -> bool {
         self.rank == 0
     }
@@ -202,10 +205,10 @@ impl Ranks {
         }
     }
 
-    /// Measures with Cristian's algorithm how far the clocks of ranks on other hosts are ahead.
-    /// Each rank is queried several times. The answer with the shortest round trip is used, and its
-    /// clock is assumed to have been read in the middle of the round trip. Warns about wall clocks
-    /// that differ too much.
+    /// Measures the clock offsets of the ranks `foreign`, which do not share the clocks of rank 0.
+    /// Uses Cristian's algorithm: rank 0 requests the clocks of each rank several times, uses the
+    /// answer with the shortest round trip, and assumes that the clocks were read in the middle of
+    /// the round trip. Warns if wall clocks differ by more than 1 s.
     fn compare_clocks(&mut self, foreign: &[u32]) -> Outcome<()> {
         for number in 0..PINGS {
             for &other in foreign {
@@ -287,8 +290,8 @@ impl Ranks {
 
     /// Merges the results of all ranks, and returns the merged result on every rank. Times in `own`
     /// are on the `CLOCK_MONOTONIC` of this host, and times in the merged result are on the
-    /// `CLOCK_MONOTONIC` of rank 0. The merged result lists a lost rank without counts. If one rank
-    /// was interrupted, the run of all ranks ends.
+    /// `CLOCK_MONOTONIC` of rank 0. In the merged result, the counts of a lost rank are 0. If one
+    /// rank was interrupted, the run of all ranks ends.
     ///
     /// # Errors
     /// Rank 0 is lost, or no rank has a result.
@@ -333,7 +336,7 @@ impl Ranks {
         Ok(*merged)
     }
 
-    /// Returns on every rank the value that rank 0 passed.
+    /// Sends the value of rank 0 to all ranks, and returns it on every rank.
     ///
     /// # Errors
     /// Rank 0 is lost.
@@ -350,7 +353,7 @@ impl Ranks {
         }
     }
 
-    /// Returns the values of all ranks, in the order of the ranks, on every rank.
+    /// Collects the values of all ranks, in the order of the ranks, and returns them on every rank.
     ///
     /// # Errors
     /// A rank is lost.
@@ -447,7 +450,7 @@ impl Ranks {
                     } else if missing.contains(&from) {
                         match pick(message) {
                             Some(picked) => collected[from as usize - 1] = Some(picked),
-                            None => self.lose(from, "it sent a message that rank 0 did not expect"),
+                            None => self.lose(from, "the rank sent an unexpected message"),
                         }
                     }
                 }
@@ -466,7 +469,7 @@ impl Ranks {
                 let silent =
                     missing.iter().filter(|other| collected[**other as usize - 1].is_none());
                 silent.for_each(|other| {
-                    self.lose(*other, "it sent nothing for 0.5 s after the interrupt");
+                    self.lose(*other, "the rank sent nothing for 0.5 s after the interrupt");
                 });
             }
         }
@@ -481,7 +484,7 @@ impl Ranks {
         }
     }
 
-    /// Whether rank 0 has waited long enough for results after an interrupt.
+    /// Returns true if rank 0 has waited long enough for results after an interrupt.
     fn is_over(&self) -> bool {
         if !self.interrupt.is_set() {
             return false;
@@ -497,7 +500,8 @@ impl Ranks {
     }
 }
 
-/// Refuses ranks of different versions, whose results could differ in meaning.
+/// Fails if ranks run different versions of halfpower, because their results could differ in
+/// meaning.
 fn check_versions(all: &[Hello]) -> Outcome<()> {
     let first = &all[0];
     let Some((rank, other)) = (0..).zip(all).find(|(_, one)| one.version != first.version) else {

@@ -1,5 +1,5 @@
-//! Implements `--verify` for writes: records which blocks a run writes, reads back and checks these
-//! blocks, and marks the results as invalid if a block is damaged.
+//! Implements `--verify` for writes: records which blocks a run writes, reads these blocks back and
+//! checks them, and marks the results as invalid if a block is damaged.
 
 use analysis::units;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::point::{Point, State};
 use crate::rounds::{bytes_of, fail_on_errors, share_of};
 use crate::trials::{Lab, Setting};
 
-/// Makes the workloads record which blocks they write. Returns the record. None if no workload
-/// writes.
+/// Makes the workloads record which blocks they write, and returns the record that they share. None
+/// if no workload writes.
 pub fn note_writes(settings: &mut [Setting<'_>]) -> Option<Arc<Written>> {
     let workload = &settings.iter().find(|setting| setting.workload.writes())?.workload;
     let block_bytes = content::block_bytes(workload.request_bytes)? as u64;
@@ -28,7 +28,7 @@ pub fn note_writes(settings: &mut [Setting<'_>]) -> Option<Arc<Written>> {
     Some(written)
 }
 
-/// Reads back and checks the blocks that were written with `--verify`.
+/// Reads the blocks that were written with `--verify`, and checks their content.
 ///
 /// # Errors
 /// A block is damaged, or a request failed.

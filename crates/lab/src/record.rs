@@ -1,6 +1,5 @@
-//! Converts a measured sample into a trial, and trials and points into database rows and back.
-//!
-//! This is the only module that uses the types of the load generator, the program and the database.
+//! Converts the sample of the load generator into a trial, converts trials and verdicts into
+//! database columns, and reads trials back from the database.
 
 use analysis::histogram::{Exact, Histogram};
 use cpucost::CpuUsage;
@@ -35,7 +34,7 @@ pub fn trial(sample: Sample) -> Trial {
         account: None,
         bounds: Vec::new(),
         simple: None,
-        // These two are set below. They are large, so they are moved instead of copied.
+        // `log` and `flushes` are large, so they are moved out of the sample below.
         log: Vec::new(),
         flushes: Histogram::default(),
     };
@@ -64,7 +63,7 @@ pub fn trial(sample: Sample) -> Trial {
     }
 }
 
-/// Describes the first failed request in a sentence, with the remedy if one is known.
+/// Describes a failed request, with the remedy if one is known.
 fn failure_text(failure: Failure) -> String {
     let op = if failure.op == Op::Read { "reading" } else { "writing" };
     let offset = failure.offset;
@@ -105,7 +104,7 @@ fn damage_text(sample: &Sample) -> Option<String> {
     ))
 }
 
-/// A finding of a survey or study as it is stored.
+/// A finding of a survey or study, as stored in the database.
 #[derive(Clone, Debug, Deserialize)]
 pub struct StoredFinding {
     /// Identifier of the finding.
@@ -237,8 +236,9 @@ fn series_rows(trial: &Trial) -> Vec<SeriesRow> {
     trial.series.iter().enumerate().map(row).collect()
 }
 
-/// Converts rows into a trial. If all requests have the same direction, the restored histogram gets
-/// the stored minimum, maximum and mean. Otherwise these are computed from the buckets.
+/// Converts rows into a trial. A trial row has one minimum, maximum and mean latency for reads and
+/// writes together. The histogram gets these values only if all requests are reads or all are
+/// writes. Otherwise they are computed from the buckets.
 pub fn trial_of(row: &TrialRow, latency: &[LatencyRow], series: &[SeriesRow]) -> Trial {
     let direction = |operation: Operation, bytes, requests| Direction {
         bytes,

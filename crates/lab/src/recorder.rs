@@ -1,6 +1,6 @@
 //! Stores a run in the database, trial by trial, while it runs.
 //!
-//! Without a database (`--no-store`), no call has an effect.
+//! Without a database (`--no-store`), only the request log is written.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -39,22 +39,22 @@ pub struct RunOptions {
     pub db: Option<PathBuf>,
     /// Name that the user gave the run, if any.
     pub label: Option<String>,
-    /// Peak rate that the hardware's maker advertises (bytes per second).
+    /// Nominal rate of the hardware (PAP, in bytes per second). None if it is unknown.
     pub pap_bytes_per_s: Option<f64>,
 }
 
-/// Facts about a run, without its points.
+/// Facts about a run that are stored when the run begins.
 #[derive(Debug)]
 pub struct RunFacts<'a> {
     /// Kind of the run, such as a survey or a sweep.
     pub kind: RunKind,
-    /// The command line to store. None for the command line of this process.
+    /// The command line to store. If it is None, the command line of this process is stored.
     pub command_line: Option<String>,
     /// Name that the user gave the run, if any.
     pub label: Option<String>,
-    /// Seed of every random choice.
+    /// Seed for all random choices.
     pub seed: u64,
-    /// The host on which the run takes place.
+    /// The host that performs the run.
     pub host: &'a Host,
     /// The target, or the first of several targets.
     pub target: Option<&'a TargetFacts>,
@@ -62,42 +62,42 @@ pub struct RunFacts<'a> {
     pub settings: RunSettings,
 }
 
-/// Settings that are stored with a run, in addition to those of its points.
+/// Settings of a whole run. The settings of its points are stored separately.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct RunSettings {
-    /// Peak rate that the hardware's maker advertises (bytes per second).
+    /// Nominal rate of the hardware (PAP, in bytes per second). None if it is unknown.
     pub pap_bytes_per_s: Option<f64>,
     /// Flags that were read from a plan file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub plan_file: Vec<String>,
-    /// Settings of the block device below the target that were changed for the run.
+    /// Settings of the target's block device that were changed for the run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub host_settings: Vec<HostSettingDocument>,
     /// Name of the study, if the run is part of one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub study: Option<String>,
-    /// Whether the run had fewer points and shorter trials.
+    /// Whether the run was a shortened one (`--quick`), with fewer points and shorter trials.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quick: bool,
 }
 
-/// A setting of the block device below the target that was changed for the run.
+/// A setting of the target's block device that was changed for the run.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct HostSettingDocument {
-    /// Name of the setting, which is its path below the device's `queue` directory in sysfs.
+    /// Name of the setting: its path below the device's `queue` directory in sysfs.
     pub name: String,
     /// Path of the file that holds the setting.
     pub path: String,
-    /// The value before and after the run.
+    /// The value before the run, which is restored after the run.
     pub old: String,
     /// The value during the run.
     pub new: String,
 }
 
 impl Recorder {
-    /// Checks, before a long run, that the database can be opened or created. A database that does
-    /// not exist is not created.
+    /// Checks that the database can be opened or created, so that a long run does not fail because
+    /// of it later. Does not create a missing database.
     ///
     /// # Errors
     /// The file is not a database of halfpower, is one of the targets, or cannot be created.
@@ -140,8 +140,8 @@ impl Recorder {
         })
     }
 
-    /// Opens or creates a database. If `path` is None, nothing is stored. Unfinished runs whose
-    /// process is dead are marked as interrupted.
+    /// Opens or creates a database. If `path` is None, nothing is stored. Marks unfinished runs as
+    /// interrupted if their process no longer exists.
     ///
     /// # Errors
     /// The database cannot be opened or was not made by halfpower.
@@ -175,7 +175,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Whether requests are logged to a file.
+    /// Returns true if requests are logged to a file.
     pub fn has_log(&self) -> bool {
         self.log.is_some()
     }
@@ -225,7 +225,7 @@ impl Recorder {
         Ok(number)
     }
 
-    /// Writes a finished trial of a point to the log and, durably, to the database.
+    /// Appends a finished trial of a point to the log, and stores it durably in the database.
     pub fn add_trial(&mut self, point: usize, trial: &Trial) -> Outcome<()> {
         if let Some(log) = &mut self.log {
             log.add(point, trial)?;
@@ -238,8 +238,8 @@ impl Recorder {
         Ok(())
     }
 
-    /// Records the verdicts of points, which [`Recorder::finish`] stores. `first` is the number of
-    /// the first of `points`. Points without trials have no verdict.
+    /// Computes the verdicts of points. [`Recorder::finish`] stores the verdicts. `first` is the
+    /// number of `points[0]` within the run. A point without trials gets no verdict.
     pub fn judge(&mut self, first: usize, points: &[Point]) {
         let ends = self.points.iter_mut().skip(first);
         for ((_, end), point) in ends.zip(points).filter(|(_, point)| !point.trials.is_empty()) {
@@ -247,7 +247,8 @@ impl Recorder {
         }
     }
 
-    /// Stores the end of the run and closes the database, so that the database is a single file.
+    /// Stores the end of the run and closes the database. The write-ahead log is merged into the
+    /// database, so that the database is a single file.
     pub fn finish(
         mut self,
         state: RunState,
@@ -289,11 +290,11 @@ pub fn load(store: &Store, run: RunId) -> Outcome<Vec<Point>> {
     Ok(points)
 }
 
-/// Passes each point of a stored run with its trials to `each`, in the order of the plan. Only one
-/// point at a time is in memory.
+/// Calls `each` for each point of a stored run, in the order of the point numbers. Only one point
+/// with its trials is in memory at a time.
 ///
 /// # Errors
-/// As for [`load`].
+/// The same as for [`load`].
 pub fn each_point(store: &Store, run: RunId, mut each: impl FnMut(Point)) -> Outcome<()> {
     for (id, row) in store.points(run)? {
         let key = key(row)?;
@@ -306,11 +307,12 @@ pub fn each_point(store: &Store, run: RunId, mut each: impl FnMut(Point)) -> Out
     Ok(())
 }
 
-/// Reads the part of stored points that comparisons need, without histograms and time series.
+/// Reads stored points without histograms and time series, which comparisons do not need.
 ///
-/// Runs of one target mostly measure the same workloads. Workloads are numbered from 0 in the order
-/// of their appearance, so that the key of each workload is parsed only once. Workloads that differ
-/// only in their seed have the same number, and their common key has the seed of the first one.
+/// Most runs of a target measure the same workloads. The reader numbers the selected workloads from
+/// 0 in the order in which it reads them, and parses the key of each workload only once. Workloads
+/// that differ only in their seed have the same number. Their key contains the seed that was read
+/// first.
 #[derive(Debug, Default)]
 pub struct RatesReader {
     keys: Vec<PointKey>,
@@ -320,17 +322,16 @@ pub struct RatesReader {
 }
 
 impl RatesReader {
-    /// Returns the keys of all wanted workloads that were read, indexed by the number of the
-    /// workload.
+    /// Returns the keys that [`RatesReader::read`] selected, indexed by the number of the workload.
     pub fn keys(&self) -> &[PointKey] {
         &self.keys
     }
 
-    /// Reads the points of a run whose workloads are wanted. Each point is returned as the number
-    /// of its workload and its trials.
+    /// Reads the points of a run for whose keys `is_wanted` returns true. Returns the number of the
+    /// workload and the trials of each point. `is_wanted` is called only once for each workload.
     ///
     /// # Errors
-    /// As for [`load`].
+    /// The same as for [`load`].
     pub fn read(
         &mut self,
         store: &Store,

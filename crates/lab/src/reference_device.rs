@@ -1,8 +1,8 @@
-//! Reference devices as targets: `truth:KEY=VALUE,..` (one or several), and the device of
-//! `--ioengine delay`.
+//! Reference devices, which are model devices with known performance. The user specifies them as
+//! targets (`truth:KEY=VALUE,..`) or with `--ioengine delay`.
 //!
-//! Reference devices exist only within this process, where the I/O engine `delay` serves their
-//! requests. They have no file and store no data.
+//! A reference device exists only within this process, where the I/O engine `delay` serves its
+//! requests. It has no file and stores no data.
 
 use std::path::{Path, PathBuf};
 
@@ -32,7 +32,7 @@ impl ReferenceDevice {
     /// Parses the name of a reference device, such as `truth:fixed=1ms,rate=100MB/s`.
     ///
     /// # Errors
-    /// A usage error if the device is invalid.
+    /// A usage error if the name is invalid.
     pub fn parse(word: &str) -> Outcome<ReferenceDevice> {
         let keys = word.strip_prefix(PREFIX).unwrap_or(word);
         let truth =
@@ -40,15 +40,14 @@ impl ReferenceDevice {
         Ok(ReferenceDevice { name: word.to_owned(), truth })
     }
 
-    /// Opens a new device of `bytes` bytes. If its zones end beyond this size, the device ends with
-    /// the last zone.
+    /// Opens a new device. Its size is `bytes`, or the size that its zones span if that is larger.
     pub fn open(&self, bytes: u64) -> HostTarget {
         let bytes = bytes.max(truth::span_bytes(&self.truth).unwrap_or(0));
         HostTarget::delay(bytes, DelayDevice::new(self.truth.clone())).called(self.name.clone())
     }
 }
 
-/// Whether the name of a target specifies a reference device.
+/// Returns true if a target is the name of a reference device.
 pub fn is_reference(target: &Path) -> bool {
     target.to_string_lossy().starts_with(PREFIX)
 }
@@ -58,7 +57,7 @@ pub fn is_reference(target: &Path) -> bool {
 ///
 /// # Errors
 /// A usage error if reference devices are used together with other targets, another I/O engine or
-/// data verification, or if a device is described twice.
+/// data verification, or if a target and `--truth` both describe a device.
 pub fn devices(
     experiment: &Experiment,
     engine_kinds: &[Option<EngineKind>],
@@ -81,7 +80,8 @@ pub fn devices(
     Ok(devices)
 }
 
-/// Checks the other parameters of an experiment whose targets are reference devices.
+/// Checks that the other parameters of an experiment fit reference devices as targets. `alone` is
+/// true if all targets are reference devices.
 fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     if !alone {
         return Err(Failure::usage(
@@ -128,11 +128,12 @@ fn described(
     Ok(if all { vec![ReferenceDevice { name, truth }] } else { Vec::new() })
 }
 
-/// Returns the default size of the region that is accessed on every device (bytes): the smallest
-/// span minus the offset, or [`SIZE_BYTES`] if no device has a span.
+/// Returns the default size of the region that is accessed on every device (bytes). The region
+/// begins at `offset` and ends where the zones of the smallest device end. If no device has zones,
+/// its size is [`SIZE_BYTES`].
 ///
 /// # Errors
-/// A usage error if the offset is at or beyond the end of the span.
+/// A usage error if the offset is not inside the zones.
 pub fn region_bytes(devices: &[ReferenceDevice], offset: u64) -> Outcome<u64> {
     let spans = devices.iter().filter_map(|device| truth::span_bytes(&device.truth));
     match spans.min() {

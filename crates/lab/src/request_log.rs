@@ -38,7 +38,8 @@ impl RequestLog {
         let mine = identity(path);
         if mine.is_some() && targets.iter().any(|target| identity(target) == mine) {
             let path = path.display();
-            let what = format!("{path} is both the target and the log; specify another --log");
+            let what =
+                format!("{path} is both the target and the log; specify another file with --log");
             return Err(Failure::refused(what));
         }
         place_of(path).map(drop)
@@ -91,7 +92,8 @@ impl RequestLog {
         self.file.flush()
     }
 
-    /// Returns the number of requests that are missing from the log because memory was full.
+    /// Returns the number of requests that are missing from the log because the memory for the log
+    /// of a trial was full.
     pub fn lost(&self) -> u64 {
         self.lost
     }
@@ -119,7 +121,9 @@ fn place_of(path: &Path) -> Outcome<(PathBuf, bool)> {
     }
     let unreadable = |error: std::io::Error| {
         let (cause, path) = (ioengine::error::cause(&error), path.display());
-        let what = format!("{path} exists and cannot be examined ({cause}); specify another --log");
+        let what = format!(
+            "{path} exists and cannot be examined ({cause}); specify another file with --log"
+        );
         Failure::refused(what)
     };
     let real = path.canonicalize().map_err(unreadable)?;
@@ -128,7 +132,8 @@ fn place_of(path: &Path) -> Outcome<(PathBuf, bool)> {
         return Ok((real, true));
     }
     let path = path.display();
-    let what = format!("{path} exists and is not a log of halfpower; specify another --log");
+    let what =
+        format!("{path} exists and is not a log of halfpower; specify another file with --log");
     Err(Failure::refused(what))
 }
 

@@ -1,5 +1,5 @@
 //! Resource use of a simulated system over all trials of a point, as text and as JSON: which
-//! resource limits the throughput, how busy each resource was, and in which phases.
+//! resource limits the throughput, and how busy each resource was in each phase of its work.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -13,10 +13,10 @@ use crate::machine::{Host, TargetFacts};
 use crate::point::{Point, Trial};
 use crate::simulated::BoundDocument;
 
-/// Maximum number of upper bounds that are shown in text.
+/// Maximum number of upper bounds in the text report.
 const BOUNDS_TOLD: usize = 3;
 
-/// The document of `simulate --json`. It has one point, or several points for lists of values.
+/// The output of `simulate --json`: one point, or several points if a flag has a list of values.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SimulateDocument {
@@ -40,17 +40,17 @@ pub struct SimulatedDocument<T> {
     pub simulated: T,
 }
 
-/// The points of a simulation for lists of values.
+/// The points of a simulation in which a flag has a list of values.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SimulatedPoints {
-    /// The points in the order of the axes.
+    /// The points, in the order of the listed values.
     pub points: Vec<SimulatedPoint>,
 }
 
 /// A point with the resource use of the simulated system.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SimulatedPoint {
-    /// The point as printed by `run`.
+    /// The results of the point, as in the output of `run --json`.
     #[serde(flatten)]
     pub point: PointDocument,
     /// Resource use of the simulated system.
@@ -63,28 +63,28 @@ pub struct SimulatedPoint {
 pub struct Balance {
     /// The resource that limits the throughput.
     pub binding: BindingDocument,
-    /// All resources of the system, in the order of a request's path.
+    /// All resources of the system, in the order in which a request uses them.
     pub resources: Vec<ResourceDocument>,
-    /// Upper bounds on the throughput, the lowest first. Empty for mixes of reads and writes, after
-    /// a warm-up, and if any byte is requested more than once.
+    /// Upper bounds on the throughput, the lowest first. Empty for mixes of reads and writes, for
+    /// workloads with a warm-up, and if any byte is requested more than once.
     pub bounds: Vec<BoundDocument>,
-    /// The time that a request would take without overlap. Null except for direct reads or direct
-    /// writes to a single disk.
+    /// The time that a request would take if its steps did not overlap. Null except for direct
+    /// reads or direct writes on a single disk.
     pub simple_model: Option<SimpleDocument>,
-    /// Cost of the writes in flash memory with a translation layer. Null without such a layer or
+    /// Cost of the writes on a flash device with a translation layer. Null for other devices and
     /// without writes.
     pub write_cost: Option<WriteCostDocument>,
 }
 
-/// Cost of the writes of a run in flash memory with a translation layer.
+/// Cost of the writes of a run on a flash device with a translation layer.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WriteCostDocument {
     /// Bytes programmed into flash memory per byte that the host wrote.
     pub write_amplification: f64,
     /// Share of the dies' busy time that garbage collection and erases took, from 0 to 1.
     pub collection_share: f64,
-    /// The rate of the host's writes at which the dies would be busy all the time (bytes per
-    /// second).
+    /// The highest rate of host writes that the device can sustain, because its dies would then be
+    /// busy all the time (bytes per second).
     pub most_bytes_per_s: f64,
 }
 
@@ -107,7 +107,8 @@ impl WriteCostDocument {
     }
 }
 
-/// The papers' simple model of a request, with the simulated time for comparison.
+/// Times of the steps of a request, computed with a simple model in which the steps do not overlap.
+/// The simulated time is given for comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SimpleDocument {
     /// Fixed time of a request (ns): CPU time, bus phases without data, and firmware.
@@ -157,8 +158,8 @@ impl SimpleDocument {
 /// throughput would rise.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BindingDocument {
-    /// Name of the resource. "latency" if no resource is near its limit. A larger queue depth may
-    /// then help.
+    /// Name of the resource, or "latency" if no resource is near its limit. In the latter case, a
+    /// larger queue depth may help.
     pub resource: String,
     /// Utilisation of the limiting resource, from 0 to 1. For "latency", it is the utilisation of
     /// the busiest resource, counting only work that requests wait for.
@@ -215,17 +216,17 @@ pub struct ResourceDocument {
     pub name: String,
     /// Share of the time in which the resource was busy, from 0 to 1.
     pub utilisation: f64,
-    /// Busy time, summed over all servers of the resource (ns). A limit on the drain rate or on the
-    /// sustained rate counts as busy while its credit is used up and requests wait for it. A limit
-    /// on concurrent requests counts as busy while requests are in flight.
+    /// Busy time, summed over all servers of the resource (ns). If the resource is a limit on the
+    /// drain rate or on the sustained rate, it is busy while requests wait because its credit is
+    /// used up. If it is a limit on concurrent requests, it is busy while requests are in flight.
     pub busy_ns: u64,
-    /// Number of servers of the resource.
+    /// Number of servers of the resource, which are units that work in parallel, such as dies.
     pub servers: u32,
     /// Bytes that the resource transferred.
     pub bytes: u64,
     /// Busy time of each phase (ns). Empty for a resource without phases.
     pub phases_ns: BTreeMap<String, u64>,
-    /// Busy time during which another resource limited the speed of this one (ns), by the name of
+    /// Part of the busy time in which another resource slowed this resource (ns), by the name of
     /// the other resource.
     pub paced_ns: BTreeMap<String, u64>,
 }

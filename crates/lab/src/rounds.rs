@@ -1,8 +1,7 @@
 //! Runs the trials of a run in rounds. Each round runs one trial of every point.
 //!
-//! On this host, trials run one at a time. Simulated systems cannot disturb each other, so their
-//! trials run in parallel on all cores. Their results are stored round by round, in the order of
-//! the points.
+//! On this host, trials run one at a time. Simulated trials cannot disturb each other, so they run
+//! in parallel on all cores. Their results are stored round by round, in the order of the points.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -18,7 +17,8 @@ use crate::point::{Point, Trial};
 use crate::recorder::Recorder;
 use crate::trials::{Lab, Place, Setting, simulated_trial};
 
-/// How many trials of each setting run, and whether they are repeated with a soaker.
+/// How many trials of each setting run, and whether each trial is repeated with a soaker (see
+/// [`Trial::soaked`]).
 #[derive(Clone, Copy, Debug)]
 pub struct Rounds {
     /// Number of trials of each setting.
@@ -29,9 +29,9 @@ pub struct Rounds {
     pub seed: u64,
 }
 
-/// Runs the trials of all settings in rounds. On this host, each round has a different order.
-/// Either all settings are on this host or all are on simulated systems. If a trial fails, returns
-/// the completed trials together with the failure.
+/// Runs the trials of all settings in rounds, and returns a point for each setting. Either all
+/// settings use this host, or all use simulated systems. On this host, each round has a different
+/// order. If a trial fails, returns the completed trials together with the failure.
 pub fn measure(
     lab: &Lab,
     rounds: &Rounds,
@@ -136,7 +136,7 @@ impl Best {
     }
 }
 
-/// Returns the time that a round takes (ns), which runs one trial of each setting. None if a trial
+/// Returns the duration of a round, in which one trial of each setting runs (ns). None if a trial
 /// has no time limit.
 fn time_of(settings: &[Setting<'_>]) -> Option<u64> {
     settings.iter().try_fold(0_u64, |sum, setting| {
@@ -145,8 +145,8 @@ fn time_of(settings: &[Setting<'_>]) -> Option<u64> {
     })
 }
 
-/// Returns the number of bytes after which a trial ends, summed over all targets. None without such
-/// a limit.
+/// Returns the number of bytes, summed over all targets, after which a trial ends. None without
+/// such a limit.
 pub fn bytes_of(setting: &Setting<'_>) -> Option<u64> {
     Some(setting.workload.limit_bytes?.saturating_mul(setting.place.count() as u64))
 }
@@ -187,10 +187,10 @@ pub fn fail_on_errors(trial: &Trial, label: &str) -> Outcome<()> {
     }
 }
 
-/// Stores finished trials with the run.
+/// Stores finished trials, and adds them to their points.
 struct Book<'a> {
     points: &'a mut [Point],
-    /// Number of the first point within the run.
+    /// Number of `points[0]` within the run.
     first: usize,
     recorder: &'a mut Recorder,
 }
@@ -207,7 +207,7 @@ impl Book<'_> {
         fail_on_errors(&trial, &point.key.describe())?;
         kept?;
         if self.recorder.has_log() {
-            // The log was written to disk. The logs of all trials would take too much memory.
+            // The log is already on disk. The logs of all trials would need too much memory.
             trial.live_mut().log = Vec::new();
         }
         point.trials.push(trial);

@@ -1,5 +1,4 @@
-//! Formats stored and measured runs as text: the list of runs, one run in full, and one line per
-//! point. The list is also available as JSON.
+//! Formats runs and points as text. The list of runs is also available as JSON.
 
 use std::io::Write;
 
@@ -85,7 +84,8 @@ pub fn run_line(row: &RunRow) -> String {
     )
 }
 
-/// Formats a run in full: its facts, the reasons of its verdict, and a line for each point.
+/// Formats a run in full: its seed, target and host, the reasons for its verdict, and a line for
+/// each point.
 ///
 /// # Errors
 /// The database cannot be read.
@@ -109,13 +109,13 @@ pub fn run_in_full(store: &Store, row: &RunRow) -> Outcome<Vec<String>> {
     Ok(lines)
 }
 
-/// Minimum relative half-width of a confidence interval whose value is printed (percent). A smaller
-/// value would be rounded to 0.0%.
+/// Minimum relative half-width of a confidence interval that is printed as a number (percent). A
+/// smaller one would be rounded to 0.0%.
 const SPREAD_SHOWN_MIN: f64 = 0.05;
 
-/// Formats additional lines for a replay: its duration compared with the duration of the recorded
-/// program, and the number and latencies of its reads, writes and flushes. Empty for other points,
-/// and for an interrupted replay.
+/// Formats the lines about a replay: its duration compared with that of the recorded program, and
+/// the number and latencies of its reads, writes and flushes. Empty if the point is not a replay,
+/// or if the replay was interrupted.
 pub fn replay_lines(point: &Point) -> Vec<String> {
     let Some(replay) = &point.key.workload.replay else { return Vec::new() };
     let trials = point.unsoaked();
@@ -164,8 +164,8 @@ pub fn point_line(point: &Point, pap_bytes_per_s: Option<f64>, percentiles: &[f6
     let rate = summary.bytes_per_s;
     let spread = match (point.unsoaked().len(), 100.0 * rate.half_width_relative()) {
         (1, _) => String::new(),
-        // Trials of a simulated system may have equal results. Their spread of zero does not show
-        // how precise the results are.
+        // On a simulated system, all trials may give exactly the same result. A spread of zero then
+        // says nothing about the precision.
         (_, percent) if percent < SPREAD_SHOWN_MIN && point.key.is_simulated => String::new(),
         (_, percent) if percent < SPREAD_SHOWN_MIN => " +-<0.1%".to_owned(),
         (_, percent) => format!(" +-{percent:.1}%"),

@@ -1,4 +1,4 @@
-//! Test files, which are created in a directory, written completely, and always removed.
+//! Creates test files in a directory, fills them with data, and always removes them.
 //!
 //! A test file is named `halfpower-<uuid>.test` and never replaces an existing file. It is recorded
 //! in the journal before it is created. It is removed when its [`Scratch`] is dropped: at the end,
@@ -18,14 +18,14 @@ use crate::journal::{self, Recorded};
 use crate::point::Trial;
 use crate::trials::{Lab, Setting};
 
-/// Minimum free space on the file system after a test file was written (bytes).
+/// Space that must remain free on the file system after a test file was written (bytes).
 const SPARE_BYTES: u64 = 16 << 20;
-/// Size of the requests that write a test file (bytes). It is large, as the papers recommend.
+/// Size of the requests that fill a test file (bytes). The papers recommend large requests.
 const LAYOUT_REQUEST_BYTES: u32 = 1 << 20;
-/// Queue depth at which a test file is written.
+/// Queue depth of the requests that fill a test file.
 const LAYOUT_DEPTH: u32 = 8;
 
-/// Minimum size of a test file that is shortened because writing it takes too long (bytes).
+/// Minimum size to which a test file is shortened if writing it takes too long (bytes).
 pub const SIZE_MIN_BYTES: u64 = 64 << 20;
 
 /// The size of a test file, and the rate at which it was written.
@@ -48,7 +48,7 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Creates an empty test file in a directory whose file system has space for `bytes` bytes.
+    /// Creates an empty test file, after checking that the file system has space for `bytes` bytes.
     ///
     /// # Errors
     /// There is not enough space, the file system is read-only, or a permission is missing.
@@ -70,8 +70,8 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Opens the test file. Checks that the path still leads to the created file, because other
-    /// users may replace the file in a shared directory.
+    /// Opens the test file, and checks that the path still leads to it. In a shared directory,
+    /// other users may have replaced it.
     ///
     /// # Errors
     /// The file cannot be opened, or another file now has its name.
@@ -81,7 +81,7 @@ impl Scratch {
         Ok(target)
     }
 
-    /// Checks that a target is the created test file.
+    /// Checks that a target is this test file, and not another file with the same name.
     pub fn check(&self, target: &HostTarget) -> Outcome<()> {
         if target.identity() == self.identity {
             return Ok(());
@@ -93,7 +93,7 @@ impl Scratch {
         )))
     }
 
-    /// Whether the created file still exists under its name.
+    /// Whether the path still leads to the test file.
     fn is_there(&self) -> bool {
         let now = fs::symlink_metadata(&self.path);
         now.is_ok_and(|now| (now.dev(), now.ino()) == self.identity)
@@ -104,7 +104,7 @@ impl Scratch {
         &self.path
     }
 
-    /// Writes the whole file with incompressible data and makes the data durable. If writing takes
+    /// Fills the test file with incompressible data and makes the data durable. If writing takes
     /// longer than `limit_ns`, the file is shortened, but not below [`SIZE_MIN_BYTES`]. Returns the
     /// size of the file and the rate of the writes.
     ///

@@ -1,9 +1,11 @@
-//! The self-test: measures reference devices with known properties and compares the results.
+//! The self-test: measures reference devices whose properties are known, and compares the measured
+//! values with the true values.
 //!
-//! Every quantity is measured with the same code as in any run. The overhead of the I/O path
-//! (system calls, FUSE, wake-ups) is measured on a device with zero delay, in alternation with the
-//! reference device, and is subtracted from the measured times. The overhead is printed, so that it
-//! cannot hide an error.
+//! The measurements use the same code as any run. Measured times include the overhead of the I/O
+//! path (system calls, FUSE, wake-ups). This overhead is measured on a device with zero delay, in
+//! trials that alternate with those on the reference device, and is subtracted. It is also printed.
+//! If it is more than 10% of the true value, the quantity fails, because a large overhead could
+//! hide an error.
 
 pub mod devices;
 pub mod document;
@@ -23,19 +25,20 @@ pub struct Quantity {
     pub unit: String,
     /// The true value.
     pub truth: f64,
-    /// The measured value. If bounds were measured, it is the middle between them. Null if skipped.
+    /// The measured value, or the midpoint of the measured bounds. Null if skipped.
     pub measured: Option<f64>,
-    /// Measured lower and upper bound. Null for a single value.
+    /// Measured lower and upper bound. Null if a single value was measured.
     pub bounds: Option<(f64, f64)>,
-    /// Overhead of the I/O path, which was measured at zero delay and subtracted. Null if nothing
-    /// was subtracted.
+    /// Overhead of the I/O path, which was measured on a device with zero delay and subtracted.
+    /// Null if nothing was subtracted.
     pub path: Option<f64>,
     /// Relative error: measured / truth - 1. Null if skipped.
     pub error: Option<f64>,
-    /// Maximum absolute value of `error`. For bounds, it is the maximum distance between them, as a
-    /// share of the lower bound.
+    /// Maximum absolute value of `error`. If bounds were measured, maximum distance between the
+    /// bounds, as a share of the lower bound.
     pub tolerance: f64,
-    /// Whether the error is within the tolerance. Bounds must also enclose the truth.
+    /// Whether the error is within the tolerance. If bounds were measured, whether they enclose the
+    /// true value and are close enough together. True if skipped.
     pub pass: bool,
     /// Why the quantity could not be measured on this host, with the remedy. Null if it was
     /// measured.
@@ -89,8 +92,8 @@ impl Quantity {
         Quantity { measured: None, error: None, pass: true, skipped: Some(why), ..value }
     }
 
-    /// Sets the overhead of the I/O path that was subtracted. If the overhead is large, the
-    /// quantity fails, because the overhead could hide an error.
+    /// Sets the overhead of the I/O path that was subtracted. The quantity fails if the overhead is
+    /// more than 10% of the true value, because a large overhead could hide an error.
     #[must_use]
     pub fn with_path(self, path: f64) -> Quantity {
         let small = path.abs() <= PATH_SHARE_MAX * self.truth;

@@ -1,14 +1,14 @@
 //! Changes settings of the block device below a target for one run, and always restores them.
 //!
 //! A change is written to the journal before it is made, and is verified by reading the value back.
-//! Dropping [`Changed`] restores the old values in reverse order. After a run that was killed,
-//! `halfpower restore` restores them from the journal. It never writes to a different device with
-//! the same name, and keeps a value that another program has set since.
+//! Dropping [`Changed`] restores the old values in reverse order. If the run was killed, the
+//! command `halfpower restore` restores them from the journal. It never writes to a different
+//! device with the same name, and keeps a value that another program has set since.
 //!
-//! Only one run at a time changes the settings of a device, because the run locks the device's
-//! `queue` directory in sysfs. The kernel resets some settings when others change: the scheduler's
-//! tunables with the scheduler, and the read-ahead with the write cache. These are recorded and
-//! restored too.
+//! A run locks the device's `queue` directory in sysfs, so that only one run at a time changes the
+//! settings. When one setting changes, the kernel may reset others: the scheduler's tunables when
+//! the scheduler changes, and the read-ahead when the write cache mode changes. These are recorded
+//! and restored too.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -31,9 +31,10 @@ use crate::machine;
 pub const SCHEDULER: &str = "scheduler";
 /// Name of the setting for the size of the read-ahead window (KiB).
 pub const READ_AHEAD: &str = "read_ahead_kb";
-/// Name of the setting for the write cache mode that the kernel assumes.
+/// Name of the setting for the write cache mode that the kernel assumes for the drive.
 pub const WRITE_CACHE: &str = "write_cache";
-/// Name of the setting for the drive's own write cache. Its file is not in `queue`.
+/// Name of the setting for the drive's own write cache. Its file is not in the device's `queue`
+/// directory.
 pub const DRIVE_CACHE: &str = "drive_cache";
 /// Name of the setting for the maximum number of requests that the block layer queues.
 pub const NR_REQUESTS: &str = "nr_requests";
@@ -43,14 +44,13 @@ pub const NOMERGES: &str = "nomerges";
 /// Remedy for errors about a drive that cannot be found.
 pub const WHEN_ABSENT: &str = "attach only that drive and run halfpower restore";
 
-/// Maximum number of attempts to read a journal entry that another process has locked, or to write
-/// a setting that is busy.
+/// Maximum number of attempts to read a locked journal entry, or to write a setting that is busy.
 const ATTEMPTS: u32 = 20;
 /// Pause between two attempts.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// For each setting, the other settings that the kernel may reset when the setting changes. A
-/// change of the scheduler also resets the scheduler's tunables, which are not listed here.
+/// For each setting, the other settings that the kernel may reset when it changes. The scheduler's
+/// tunables, which the kernel resets when the scheduler changes, are not listed here.
 const MOVED: [(&str, &[&str]); 3] = [
     (SCHEDULER, &[NR_REQUESTS, "wbt_lat_usec"]),
     (WRITE_CACHE, &[READ_AHEAD, "wbt_lat_usec"]),
@@ -60,7 +60,7 @@ const MOVED: [(&str, &[&str]); 3] = [
 /// A requested setting of a block device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostSetting {
-    /// Name of the setting, which is one of the constants above.
+    /// Name of the setting, for example [`SCHEDULER`].
     pub name: &'static str,
     /// The value that the user requested.
     pub value: String,
@@ -82,7 +82,7 @@ pub enum Fate {
     Restored,
     /// The setting already had its old value.
     AsBefore,
-    /// Another program has set the contained value in the meantime. This value was kept.
+    /// Another program has set the setting to this value in the meantime. The value was kept.
     Left(String),
     /// The old value could not be restored. Contains the reason.
     Failed(String),
@@ -107,7 +107,7 @@ pub enum Standing {
 
 // ---- before a run
 
-/// Describes the planned changes, with one sentence per setting.
+/// Describes the planned changes in one sentence per setting.
 ///
 /// # Errors
 /// As for [`Changed::apply`].
@@ -120,14 +120,14 @@ pub fn plan(targets: &[PathBuf], wanted: &[HostSetting]) -> Outcome<Vec<String>>
     let line = |change: &Change| {
         let old = &change.old;
         let wanted = change.wanted.as_ref().filter(|wanted| *wanted != old)?;
-        Some(format!("set {} from {old} to {wanted}, and restore it", what(change, &disk)))
+        Some(format!("set {} from {old} to {wanted}, then restore {old}", what(change, &disk)))
     };
     Ok(changes.iter().filter_map(line).collect())
 }
 
 impl Changed {
-    /// Changes the requested settings of the one device below all targets, after recording the
-    /// changes in the journal. Returns None if no settings are requested.
+    /// Records the requested changes in the journal, and then changes the settings of the device.
+    /// All targets must be on the same device. Returns None if no settings are requested.
     ///
     /// # Errors
     /// There is no device or there are several, root rights are missing, the kernel rejects a
@@ -162,7 +162,7 @@ impl Changed {
             ))
         })?;
         let changed = Changed { disk, entry, recorded: Some(recorded), _claim: claim };
-        // On an error, dropping `changed` restores the settings made so far.
+        // If a setting cannot be changed, dropping `changed` restores the settings changed before.
         for change in &changed.entry.changes {
             set(change, &changed.disk)?;
         }
@@ -186,7 +186,7 @@ impl Changed {
             Standing::Pending { disk, changes } => (disk, changes),
             Standing::Forget(why) => {
                 let name = name_of(&self.disk);
-                console::error(&format!("settings of {name} are not restored: {why}"));
+                console::error(&format!("the settings of {name} were not restored: {why}"));
                 recorded.undone();
                 return true;
             }
@@ -220,7 +220,8 @@ impl Drop for Changed {
     }
 }
 
-/// Returns the sysfs directory of the one whole disk below all targets.
+/// Returns the sysfs directory of the disk that holds all targets. For a partition, this is the
+/// whole disk.
 ///
 /// # Errors
 /// A usage error if there is no disk or there are several.
@@ -294,16 +295,17 @@ fn held(disk: &Path) -> Failure {
     let owner = journal::of(&name).filter(Found::is_in_use);
     let owner = owner.map_or("another run".into(), |f| format!("process {}", f.entry.pid));
     Failure::failed(format!(
-        "settings of {name} are in use by {owner}, which will restore them; wait until it ends"
+        "settings of {name} are in use by {owner}, which restores them at its end; wait until then"
     ))
 }
 
-/// Removes an obsolete journal entry of an earlier run for the same device. Fails if the entry
-/// contains settings that were not restored yet.
+/// Removes the journal entry of an earlier run for the same device if it is obsolete. Fails if the
+/// entry contains settings that still have to be restored.
 fn settle_earlier(disk: &Path) -> Outcome<()> {
     let name = name_of(disk);
-    // This process holds the lock on the device, so the process that wrote the entry is dead. A
-    // process that only reads the entry (clean, restore --plan) releases it soon.
+    // This process holds the lock on the device, so the run that wrote the entry has ended. If the
+    // entry is in use, `halfpower clean` or `restore --plan` is reading it and will release it
+    // soon.
     let clock = Monotonic::new();
     let mut found = journal::of(&name);
     for _ in 0..ATTEMPTS {
@@ -340,12 +342,12 @@ fn changes(disk: &Path, wanted: &[HostSetting]) -> Outcome<Vec<Change>> {
         let path = path_of(disk, wish.name).ok_or_else(|| {
             let name = name_of(disk);
             Failure::failed(format!(
-                "{name} has no write cache that can be switched; drop the flag for it"
+                "{name} has no write cache that can be switched on and off; drop its flag"
             ))
         })?;
         let listed = text(&path).map_err(|error| {
             Failure::failed(format!(
-                "{} of {} cannot be read: {}; the device has no such setting; drop its flag",
+                "{} of {} cannot be read: {}; if the device has no such setting, drop the flag",
                 wish.name,
                 name_of(disk),
                 ioengine::error::cause(&error)
@@ -375,7 +377,7 @@ fn check_offered(disk: &Path, listed: &str, wanted: &str) -> Outcome<()> {
     )))
 }
 
-/// Returns the requested setting whose change makes the kernel reset the setting `name`.
+/// Returns the requested setting whose change makes the kernel reset the setting `name` too.
 fn mover(name: &str, wanted: &[HostSetting]) -> Option<String> {
     let mut movers = MOVED.iter().filter(|(_, moved)| moved.contains(&name));
     let wished = movers.find(|(by, _)| wanted.iter().any(|wish| wish.name == *by));
@@ -403,7 +405,7 @@ fn moved_by_kernel(by: &str, disk: &Path) -> impl Iterator<Item = Change> {
 
 // ---- reading and writing
 
-/// Returns the file of a setting. The file of the drive's own cache may be outside sysfs.
+/// Returns the path of a setting's file. For the drive's own cache, it may be a device in `/dev`.
 fn path_of(disk: &Path, name: &str) -> Option<PathBuf> {
     match name {
         DRIVE_CACHE => Means::of(disk).map(|means| means.path().to_path_buf()),
@@ -415,7 +417,8 @@ fn text(path: &Path) -> io::Result<String> {
     if path.starts_with("/dev") { write_cache::state_at(path) } else { fs::read_to_string(path) }
 }
 
-/// Reads the value of a setting. If the file lists several values, this is the one in brackets.
+/// Reads the value of a setting. If the file lists several values, returns the current one, which
+/// is in brackets, as in `none [mq-deadline]`.
 fn value(path: &Path) -> io::Result<String> {
     Ok(in_brackets(&text(path)?))
 }
@@ -432,8 +435,8 @@ fn write(path: &Path, value: &str) -> io::Result<()> {
 }
 
 /// Repeats a write that fails with EBUSY, for up to a second. Recent kernels, such as Linux
-/// 6.18.44, refuse a change of the scheduler or of `nr_requests` while another change of a device
-/// with the same tag set is in progress (`queue_requests_store`, `elv_iosched_store`).
+/// 6.18.44, refuse to change the scheduler or `nr_requests` while another change is in progress on
+/// a device with the same tag set (`queue_requests_store`, `elv_iosched_store`).
 fn while_busy(mut write: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     let clock = Monotonic::new();
     for _ in 1..ATTEMPTS {
@@ -468,8 +471,8 @@ fn set(change: &Change, disk: &Path) -> Outcome<()> {
 
 // ---- after a run
 
-/// Checks whether the changes in an entry can be undone. The entry belongs to this process or to a
-/// process that has ended.
+/// Checks whether the changes in a journal entry can be undone. The entry must belong to this
+/// process or to a process that has ended.
 pub fn standing(entry: &Entry) -> Standing {
     let forget = |why: &str| Standing::Forget(why.to_owned());
     if entry.boot_id != machine::boot_id() {
@@ -483,15 +486,15 @@ pub fn standing(entry: &Entry) -> Standing {
         return forget("the device is gone");
     };
     let disk = device.disk();
-    // A device can get another medium (another file of a loop device, another card) while its queue
-    // and settings stay the same.
+    // A device can get another medium, such as another memory card or another file of a loop
+    // device. Its queue and its settings stay the same, so they are still restored.
     let now = identity(disk);
     let same_queue = now.queue.is_some() && now.queue == entry.device.queue;
     if !same_queue && now != entry.device {
         if kept() {
             return in_drive(entry, &Kernel::of_host());
         }
-        return forget("another device has that name now");
+        return forget("another device has the same name now");
     }
     // The journal can be edited by hand, so only files that are settings of this device are
     // written.
@@ -511,13 +514,13 @@ fn is_of_drive(change: &Change) -> bool {
 }
 
 /// Checks what can be undone after a reboot, or after the drive was detached. Both reset the
-/// settings in the kernel, but a drive may keep the mode of its write cache: SCSI disks save their
-/// caching page if they can. The drive is found by its serial number, because its name may have
-/// changed.
+/// settings in the kernel. A drive may still keep the mode of its write cache: SCSI disks save
+/// their caching page if they can. The drive is found by its serial number, because its name may
+/// have changed.
 fn in_drive(entry: &Entry, kernel: &Kernel) -> Standing {
     let forget = |why: &str| Standing::Forget(why.to_owned());
     let Some(change) = entry.changes.iter().find(|change| is_of_drive(change)) else {
-        return forget("the machine was rebooted in the meantime, which reset them");
+        return forget("the machine was rebooted in the meantime, which reset the settings");
     };
     let Some(serial) = &entry.device.serial else {
         return forget(
@@ -527,8 +530,9 @@ fn in_drive(entry: &Entry, kernel: &Kernel) -> Standing {
     };
     let mut drives = kernel.all();
     drives.retain(|drive| drive.info().serial.as_ref() == Some(serial));
-    // The namespaces of one NVMe drive have the same serial number. If several drives have the same
-    // number, it is unknown which one was changed, so none is written to.
+    // The namespaces of one NVMe drive have the same serial number, and count as one drive. If
+    // several drives have the number, none is written to, because it is unknown which one was
+    // changed.
     let controller = |drive: &Device| {
         let name = drive.name();
         name.strip_prefix("nvme").and_then(|rest| rest.split('n').next().map(str::to_owned))
@@ -541,12 +545,12 @@ fn in_drive(entry: &Entry, kernel: &Kernel) -> Standing {
                 return Standing::Pending { disk: drive.disk().to_path_buf(), changes };
             }
             None => format!(
-                "{} has that number, but no cache that can be switched on and off",
+                "{} has that serial number, but no cache that can be switched on and off",
                 drive.name()
             ),
         },
-        [] => "no drive with that number is attached".to_owned(),
-        several => format!("{} drives with that number are attached", several.len()),
+        [] => "no drive with that serial number is attached".to_owned(),
+        several => format!("{} drives with that serial number are attached", several.len()),
     };
     let (name, wanted) = (&entry.device.name, change.wanted.as_deref().unwrap_or_default());
     Standing::Absent(format!(
@@ -555,8 +559,8 @@ fn in_drive(entry: &Entry, kernel: &Kernel) -> Standing {
     ))
 }
 
-/// Undoes changes, the last one first, and returns the result of each change. For a setting that
-/// only the kernel reset, a result is returned only if the setting could not be restored.
+/// Undoes changes in reverse order, and returns the result of each change. A setting that the user
+/// did not request, but the kernel reset, is included only if it could not be restored.
 pub fn undo(changes: &[Change]) -> Vec<(Change, Fate)> {
     let fates = fates(changes);
     let mut failures: Vec<Option<String>> = vec![None; changes.len()];
@@ -589,9 +593,9 @@ pub fn undo(changes: &[Change]) -> Vec<(Change, Fate)> {
     changes.iter().zip(fates).zip(failures).rev().filter_map(checked).collect()
 }
 
-/// Predicts the result of undoing each change from the current values. A setting that the kernel
-/// resets when a second setting changes is restored if the second setting is restored. Its current
-/// value is ignored, because the kernel may have set that value.
+/// Predicts the result of undoing each change from the current values. If the kernel resets setting
+/// A when setting B changes, A is restored whenever B is restored. The current value of A is then
+/// ignored, because the kernel may have set it.
 pub fn fates(changes: &[Change]) -> Vec<Fate> {
     let mut fates: Vec<Fate> = Vec::new();
     for change in changes {
@@ -614,7 +618,7 @@ fn is_undone(fate: &Fate) -> bool {
     matches!(fate, Fate::Restored | Fate::AsBefore)
 }
 
-/// Describes the result of undoing a change in a sentence.
+/// Returns a sentence that describes the result of undoing a change.
 pub fn said(change: &Change, disk: &Path, fate: &Fate) -> String {
     let (what, old) = (what(change, disk), &change.old);
     match fate {
@@ -629,7 +633,8 @@ pub fn said(change: &Change, disk: &Path, fate: &Fate) -> String {
     }
 }
 
-/// Locks the settings of a device to undo its changes. None if another process holds the lock.
+/// Locks the settings of a device so that they can be restored. None if another process holds the
+/// lock.
 pub fn claim_to_undo(disk: &Path) -> Option<File> {
     claim(disk)
 }
@@ -692,7 +697,7 @@ mod tests {
         let changes = changes(disk.path(), &[wish]).unwrap();
         assert_eq!((&changes[0].path, &*changes[0].old), (&cache, BACK));
         assert_eq!(changes[1].name, WRITE_CACHE, "the kernel sets write_cache again");
-        // The change of the drive's cache changes both files.
+        // On a real disk, a change of the drive's cache changes both files.
         fs::write(&cache, THROUGH).unwrap();
         fs::write(&believed, THROUGH).unwrap();
         assert_eq!(value(&changes[0].path).unwrap(), THROUGH);
@@ -700,8 +705,8 @@ mod tests {
         assert_eq!(fates(&changes), [Fate::Restored, Fate::Restored]);
     }
 
-    /// Returns the journal entry of a run that switched the cache of a disk, and was killed before
-    /// the machine was rebooted.
+    /// Returns the journal entry of a run that switched the write cache of a disk and was killed.
+    /// The machine was rebooted since then.
     fn entry_of_earlier_boot(serial: Option<&str>) -> Entry {
         let change = |name: &str, wanted: Option<&str>| Change {
             name: name.to_owned(),
@@ -740,13 +745,13 @@ mod tests {
         let standing = in_drive(&entry_of_earlier_boot(Some("S2")), &kernel);
         let Standing::Absent(text) = standing else { panic!("{standing:?}") };
         assert!(text.contains("sda (serial number S2) was set from write back to"), "{text}");
-        assert!(text.ends_with("and no drive with that number is attached"), "{text}");
+        assert!(text.ends_with("and no drive with that serial number is attached"), "{text}");
         let twin = root.path().join("sys/devices/sdc");
         file(&twin, "serial", "S1");
         std::os::unix::fs::symlink(&twin, root.path().join("sys/block/sdc")).unwrap();
         let standing = in_drive(&entry_of_earlier_boot(Some("S1")), &kernel);
         assert!(
-            matches!(standing, Standing::Absent(text) if text.contains("2 drives with that number"))
+            matches!(standing, Standing::Absent(text) if text.contains("2 drives with that serial"))
         );
         let standing = in_drive(&entry_of_earlier_boot(None), &kernel);
         assert!(matches!(standing, Standing::Forget(why) if why.contains("no serial number")));

@@ -2,22 +2,21 @@
 //! encryption, and members of RAID and LVM volumes.
 //!
 //! The result only informs the user. It never permits a write, because a device without a
-//! recognised format may still hold data. All functions except those that read samples are pure,
-//! and must not panic on any content.
+//! recognised format may still hold data. The functions must not panic on any content.
 
 use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Number of bytes that are read at each end of a device. The start then includes the whole first
-/// ZFS label, which contains uberblocks.
+/// Number of bytes that are read at each end of a device. This is the size of a ZFS label, whose
+/// uberblocks identify ZFS.
 const END_BYTES: u64 = 256 << 10;
 /// Maximum number of partitions that are examined, so that the description fits in one line.
 const PARTS_MAX: usize = 8;
-/// Type of the protective MBR partition, which covers a disk with a GPT.
+/// MBR type of the protective partition, which covers a whole disk that has a GPT.
 const PROTECTIVE: u8 = 0xee;
-/// Types of MBR partitions that contain further partitions.
+/// MBR types of extended partitions, which contain further partitions.
 const EXTENDED: [u8; 3] = [0x05, 0x0f, 0x85];
 
 /// A recognised format.
@@ -116,8 +115,8 @@ fn printable(text: &str) -> Option<String> {
     (!kept.is_empty()).then_some(kept)
 }
 
-/// Describes the data on a file or device of `bytes` bytes, such as "a GPT partition table with
-/// ext4 'root', swap". None if nothing is recognised.
+/// Describes the data in a file or on a device of `bytes` bytes, such as "a GPT partition table
+/// with ext4 'root', swap". None if nothing is recognised.
 ///
 /// # Errors
 /// The file or device cannot be read.
@@ -139,7 +138,6 @@ pub fn find(sample: &Sample) -> Vec<Signature> {
     finders.iter().flat_map(|find| find(sample)).collect()
 }
 
-/// Returns a signature if `is_there` is true, else None.
 fn found(is_there: bool, what: &'static str, label: Option<String>) -> Option<Signature> {
     is_there.then_some(Signature { what, label })
 }
@@ -223,13 +221,12 @@ fn linux_file_systems(sample: &Sample) -> Vec<Signature> {
     all.into_iter().flatten().collect()
 }
 
-/// Returns the version of ext. ext2, ext3 and ext4 have the same magic number and differ in their
-/// features.
+/// Distinguishes ext2, ext3 and ext4 by their features, because they have the same magic number.
 fn ext_version(sample: &Sample) -> &'static str {
     let (compatible, incompatible) = (sample.u32(1024 + 92), sample.u32(1024 + 96));
     let read_only_compatible = sample.u32(1024 + 100);
-    // These features exist only in ext4. Incompatible features: extents, 64 bits, flexible block
-    // groups. Read-only compatible features: huge files, checksums, many links, large inodes.
+    // These features exist only in ext4: extents, 64bit and flex_bg (incompatible); huge_file,
+    // gdt_csum, dir_nlink, extra_isize and metadata_csum (read-only compatible).
     if incompatible & 0x2c0 != 0 || read_only_compatible & 0x478 != 0 {
         "ext4"
     } else if compatible & 0x4 != 0 {
@@ -255,8 +252,8 @@ fn members(sample: &Sample) -> Vec<Signature> {
     all.into_iter().flatten().collect()
 }
 
-/// Recognises members of a RAID (MD). The header is at the start of the device in version 1.1, at
-/// offset 4 KiB in version 1.2, and near the end in versions 1.0 and 0.90.
+/// Recognises members of a Linux software RAID (MD). The header is at the start of the device in
+/// version 1.1, at offset 4 KiB in version 1.2, and near the end in versions 1.0 and 0.90.
 fn ends(sample: &Sample) -> Vec<Signature> {
     let magic = 0xa92b_4efc_u32;
     let v1_0 = sample.bytes.checked_sub(8 << 10).map(|offset| offset >> 12 << 12);
@@ -273,7 +270,7 @@ fn ends(sample: &Sample) -> Vec<Signature> {
     all
 }
 
-/// Recognises ZFS by an uberblock in one of the sampled labels, and optical media.
+/// Recognises ZFS, by an uberblock in a sampled label, and optical media (ISO 9660).
 fn others(sample: &Sample) -> Vec<Signature> {
     let labels = [Some(0), (sample.bytes >> 18 << 18).checked_sub(256 << 10)];
     let magics = [0x00ba_b10c_u64, 0x00ba_b10c_u64.swap_bytes()];
@@ -389,7 +386,6 @@ mod tests {
         assert!(describe(&written(b""), BYTES).is_err(), "the file is too short");
     }
 
-    /// Offsets at which formats have magic numbers.
     const PLACES: [i64; 12] = [0, 446, 510, 512, 592, 1024, 1080, 4096, -65536, -8192, -4096, -512];
 
     const MAGICS: [&[u8]; 3] = [b"EFI PART", b"\x55\xaa", b"\x53\xef"];

@@ -6,7 +6,7 @@ const SIMILAR_MIN: f64 = 0.9;
 /// Returns the name that is most similar to `wrong`. None if no name is similar enough.
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |name: &str| name.to_lowercase().replace('_', "-");
-    // Numbers and very short names can be similar by chance.
+    // Numbers and very short names are not suggested, because they can be similar by chance.
     let is_name = |name: &&str| name.len() > 2 && !name.starts_with(|c: char| c.is_ascii_digit());
     let names = names.into_iter().filter(is_name);
     let alike = |name: &'a str| (strsim::jaro_winkler(&plain(wrong), &plain(name)), name);
@@ -14,14 +14,14 @@ pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Opt
     best.filter(|(likeness, _)| *likeness >= SIMILAR_MIN).map(|(_, name)| name)
 }
 
-/// Replaces the list of allowed names in an error by the allowed name that is most similar to the
-/// mistyped name. An example of such an error is `unknown hint 'sequental'; one of normal,
-/// sequential`. Other errors are returned unchanged. The mistyped name must be in quotes, or be the
-/// value of the flag with which the error begins.
+/// Replaces the list of allowed names in an error by the most similar name. For example, the error
+/// `unknown hint 'sequental'; one of normal, sequential` becomes `unknown hint 'sequental'; did you
+/// mean sequential?`. The mistyped name must be in quotes, or be the value of the flag with which
+/// the error begins. Other errors are returned unchanged.
 pub fn with_offer(error: &str) -> String {
     let offered = error.split_once("; one of ").or_else(|| error.split_once("; use "));
     let offer = offered.and_then(|(what, list)| {
-        // Names are single words. Other remedies, such as "use a file, or a device", are no list.
+        // A text with spaces, such as "a file" in "use a file, or a device", is not a name.
         let list = list.strip_prefix("one of ").unwrap_or(list);
         let items = list.split(", ").flat_map(|item| item.split(" or "));
         let names: Vec<&str> = items.take_while(|item| !item.contains(' ')).collect();

@@ -1,4 +1,4 @@
-//! Runs workloads on simulated systems: single points, or many points in parallel on all cores.
+//! Runs workloads on simulated systems: a single point, or many points in parallel.
 //!
 //! Each point gets its own simulated system in virtual time. Points do not influence each other,
 //! and results do not depend on the number of threads.
@@ -22,7 +22,8 @@ use crate::failure::{Failure, Outcome};
 use crate::machine::{DeviceFacts, LinkFacts, SimulatedFacts, TargetFacts};
 use crate::simulated_target::SimulatedTarget;
 
-/// Relative amount by which a rate may exceed its upper bound, because times are whole nanoseconds.
+/// Relative amount by which a rate may exceed its upper bound, because times are rounded to
+/// nanoseconds.
 const ROUNDING: f64 = 1e-6;
 
 /// The result of a workload on a simulated system.
@@ -35,8 +36,8 @@ pub struct Simulated {
 }
 
 impl Simulated {
-    /// Returns the throughput (bytes per second) from the first request to the end of the last one,
-    /// or to the end of a flush after it.
+    /// Returns the throughput (bytes per second). The elapsed time ends with the last request, or
+    /// with a flush after it.
     pub fn bytes_per_s(&self) -> f64 {
         per_second(self.sample.bytes(), &self.sample)
     }
@@ -167,17 +168,17 @@ impl From<&Bound> for BoundDocument {
     }
 }
 
-/// Returns upper bounds on the throughput of a run that moves `moved` bytes, the lowest first. The
-/// bounds hold for runs from a cold start that only read or only write, and that request each byte
-/// at most once. Empty for other workloads.
+/// Returns upper bounds on the throughput of a run that moves `moved` bytes, lowest first. The
+/// bounds hold for runs that start with a cold cache, only read or only write, and request each
+/// byte at most once. Empty for other workloads.
 pub fn bounds_of(system: &System, workload: &Workload, caching: Caching, moved: u64) -> Vec<Bound> {
     let shape = shape_of(system, workload, caching, moved);
     let shape = shape.filter(|_| asks_once(workload, moved));
     shape.map(|shape| bounds::of(system, &shape)).unwrap_or_default()
 }
 
-/// Returns the simple model of the papers for a workload. None except for direct reads or direct
-/// writes to a single disk.
+/// Returns the papers' simple model of the time of a request. None unless the workload is direct
+/// reads or direct writes on a single disk.
 pub fn simple_model_of(
     system: &System,
     workload: &Workload,
@@ -187,8 +188,9 @@ pub fn simple_model_of(
     SimpleModel::of(system, &shape, workload.region_bytes)
 }
 
-/// Returns the input for computing the bounds of a workload that moves `moved` bytes. None for
-/// mixes of reads and writes, replays, strides, skewed distributions and several request sizes.
+/// Returns the properties of a workload that determine its bounds. `moved` is the number of bytes
+/// that the workload moves. None for mixes of reads and writes, replays, strides, skewed
+/// distributions and several request sizes.
 pub fn shape_of(
     system: &System,
     workload: &Workload,
@@ -284,7 +286,7 @@ pub fn facts(place: &SimulatedTarget) -> TargetFacts {
     }
 }
 
-/// Describes the devices of a system, which are all equal.
+/// Describes one device of a system. All devices of a system are equal.
 fn device_of(system: &System) -> DeviceFacts {
     let rotation = match &system.drive {
         DriveModel::Disk(disk) => Some(disk.rotation.0),
@@ -294,14 +296,15 @@ fn device_of(system: &System) -> DeviceFacts {
     DeviceFacts {
         name: "simulated".to_owned(),
         rotational: Some(rotation.is_some()),
-        // Several disks are not synchronised, so they have no common rotation.
+        // The rotation of several disks is not synchronised, so no common speed is reported.
         revolutions_per_min: rotation.filter(|_| system.setup.disks <= 1).map(|r| r.round() as u32),
         write_cache: Some(state.to_owned()),
         ..DeviceFacts::default()
     }
 }
 
-/// Applies `work` to all inputs on all cores. Returns the results in the order of the inputs.
+/// Applies `work` to every input, in parallel on all cores. Returns the results in the order of the
+/// inputs.
 pub fn on_all_cores<I: Sync, O: Send>(inputs: &[I], work: impl Fn(&I) -> O + Sync) -> Vec<O> {
     let threads = thread::available_parallelism().map_or(1, |count| count.get());
     let next = AtomicUsize::new(0);

@@ -1,8 +1,9 @@
-//! Simulated systems as targets: `sim:SYSTEM,key=value,..`, and the flags that apply to them.
+//! Parses simulated targets such as `sim:nt4-ultrawide,disks=4`, and checks the flags that are used
+//! with them.
 //!
-//! SYSTEM is the name of a built-in system, or the path of a system file. A path contains a slash
-//! or ends in `.toml`. This module only parses and checks the name and the flags. Each trial builds
-//! a separate simulated system from the result.
+//! The syntax is `sim:SYSTEM,key=value,..`. SYSTEM is the name of a built-in system, or the path of
+//! a system file. A path contains a slash or ends in `.toml`. The simulated system itself is
+//! created later, separately for each trial.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,7 +28,7 @@ const EXAMPLE: &str = "halfpower simulate --show nt4-ultrawide";
 #[derive(Clone, Debug)]
 struct Named {
     description: Description,
-    /// Changed values, by the key in the system file.
+    /// New values of the changed keys of the system file.
     changes: BTreeMap<String, String>,
 }
 
@@ -41,12 +42,12 @@ pub struct SimulatedTarget {
     /// Whether requests are buffered or direct, and whether writes are durable before they
     /// complete.
     pub caching: Caching,
-    /// Changed values, by the key in the system file.
+    /// New values of the changed keys of the system file.
     pub changes: BTreeMap<String, String>,
 }
 
 impl SimulatedTarget {
-    /// Returns the simulated system among the targets of a run or sweep. None if the targets are
+    /// Returns the simulated system that is the target of a run or sweep. None if all targets are
     /// real.
     ///
     /// # Errors
@@ -76,7 +77,8 @@ impl SimulatedTarget {
         };
         match experiment.allocation {
             Allocation::Extend => change("allocation", "extend".to_owned())?,
-            // In the simulator, every block up to the last one is zeroed before it is written.
+            // If only the last block was written, the file system zeroes the other blocks before
+            // data are written to them. The simulator models this.
             Allocation::LastBlock => change("allocation", "zeroed".to_owned())?,
             Allocation::Existing | Allocation::Truncate | Allocation::Reserve => {}
         }
@@ -94,7 +96,7 @@ impl SimulatedTarget {
     }
 
     /// Returns the simulated system that is the target of a survey. None if the target is real. The
-    /// file of the system has at least the size of `--size`.
+    /// simulated file is at least as large as `--size`.
     ///
     /// # Errors
     ///
@@ -134,9 +136,9 @@ impl SimulatedTarget {
     }
 }
 
-/// Refuses flags that concern this host or stored data. Flags for flushes between writes are
-/// refused if `refuses_flushes`, because these flushes are modelled only for the page cache of
-/// Linux.
+/// Fails if a flag concerns this host or stored data. If `refuses_flushes` is true, also fails for
+/// flags that flush between writes, because only the simulated page cache of Linux models such
+/// flushes.
 fn check_flags(experiment: &Experiment, refuses_flushes: bool) -> Outcome<()> {
     let allocation = experiment.allocation;
     let mut engine = experiment.engine;
@@ -173,10 +175,11 @@ fn check_flags(experiment: &Experiment, refuses_flushes: bool) -> Outcome<()> {
     refuse(&foreign(experiment))
 }
 
-/// Whether a flag was given, the name of the flag, and why it does not apply to a simulated system.
+/// A flag: whether the user specified it, its name, and why it does not apply to a simulated
+/// system.
 type Refused = (bool, &'static str, &'static str);
 
-/// Lists flags that have no meaning for a simulated system, each with whether the user gave it.
+/// Lists flags that apply to no simulated system.
 fn foreign(experiment: &Experiment) -> [Refused; 4] {
     let consents = experiment.consent != Consent::default();
     [
@@ -187,7 +190,7 @@ fn foreign(experiment: &Experiment) -> [Refused; 4] {
     ]
 }
 
-/// Fails if one of the flags was given. The message contains the first such flag.
+/// Fails if the user specified one of the flags. The message contains the first such flag.
 fn refuse(flags: &[Refused]) -> Outcome<()> {
     match flags.iter().find(|(given, ..)| *given) {
         Some((_, flag, why)) => {
@@ -211,7 +214,7 @@ pub fn parse(text: &str, changes: &[String]) -> Outcome<Description> {
     Ok(named(text, changes)?.description)
 }
 
-/// Parses a name, and returns the system and the changes.
+/// Like [`parse`], but also returns the changes.
 ///
 /// # Errors
 ///

@@ -12,8 +12,8 @@ const ZIPF_THETA: f64 = 1.1;
 /// Default parameter of the pareto distribution, as in fio.
 const PARETO_H: f64 = 0.2;
 
-/// Parses a distribution: `random`, `zipf:THETA`, `pareto:H` or `zoned:ACCESSES/REGION:..`
-/// (percent).
+/// Parses a distribution of offsets: `random`, `zipf:THETA`, `pareto:H`, or `zoned:` with zones
+/// such as `60/10:30/20:10/70` (60% of the requests access the first 10% of the region, and so on).
 ///
 /// # Errors
 ///
@@ -44,7 +44,6 @@ fn number(text: Option<&str>, default: f64) -> Result<f64, String> {
     finite.ok_or_else(|| format!("'{text}' is not a number; use a number such as 1.2"))
 }
 
-/// Parses a share in percent.
 fn percent(text: &str) -> Result<u8, String> {
     let share = text.parse::<u8>().ok().filter(|percent| *percent <= 100);
     share.ok_or_else(|| format!("'{text}' is not a share; use a whole percentage from 0 to 100"))
@@ -71,10 +70,11 @@ impl Split {
 impl FromStr for Split {
     type Err = String;
 
-    /// Parses `4k/50:64k/30:1m/20`. Sizes without a share divide the remaining percentage equally.
+    /// Parses sizes and shares such as `4k/50:64k/30:1m/20`. Sizes without a share divide the
+    /// remaining percentage equally.
     fn from_str(text: &str) -> Result<Split, String> {
         if text.contains(',') {
-            return Err("reads and writes share one list of sizes; use 4k/50:64k/50".to_owned());
+            return Err("reads and writes need the same sizes; use 4k/50:64k/50".to_owned());
         }
         let parts: Vec<&str> = text.split(':').collect();
         if parts.len() > SHARES_MAX {
@@ -112,8 +112,8 @@ impl FromStr for Split {
     }
 }
 
-/// Parses the length of a pause (ns). A number without a unit is refused, because fio reads it as
-/// microseconds and all other flags read it as seconds.
+/// Parses the length of a pause (ns). A number other than 0 needs a unit, because fio reads a
+/// number without a unit as microseconds, but the other flags of halfpower read it as seconds.
 ///
 /// # Errors
 ///
@@ -121,7 +121,7 @@ impl FromStr for Split {
 pub fn parse_pause(text: &str) -> Result<u64, String> {
     match text.parse::<f64>() {
         Ok(number) if number != 0.0 => {
-            Err(format!("'{text}' has no unit; use {text}us (fio reads it so) or {text}s"))
+            Err(format!("'{text}' has no unit; use {text}us (as in fio) or {text}s"))
         }
         _ => units::parse_duration(text),
     }

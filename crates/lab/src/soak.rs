@@ -1,11 +1,12 @@
-//! Computes a lower and an upper bound of the CPU cost of a command, from readings around one
-//! execution.
+//! Computes a lower and an upper bound of the CPU cost of a command from readings that were taken
+//! before, during and after the command.
 //!
 //! The lower bound is the CPU time charged to the command and all processes that it started. The
-//! upper bound is the CPU time that the soaker lost during the command, plus its calibration error,
-//! minus the background load. The background load is the smaller of the losses before and after the
-//! command, so that the upper bound is not too small. All functions in this file are pure;
-//! `session` takes the readings.
+//! upper bound is measured with the soaker: processes of lowest priority that use all CPU time that
+//! is left over. The upper bound is the CPU time that the soaker lost during the command, plus the
+//! soaker's calibration error, minus the background load. The background load is the smaller of the
+//! losses before and after the command, so that the upper bound is not too small. All functions in
+//! this file are pure; `session` takes the readings.
 
 pub mod session;
 
@@ -24,48 +25,49 @@ use crate::json::{Program, VerdictDocument};
 use crate::machine::Host;
 use crate::point::{State, Verdict};
 
-/// Maximum difference between the background loads before and after the command (CPUs). A larger
-/// difference makes the upper bound suspect. The limit is about three times the variation from
+/// Maximum difference between the background loads before and after the command (CPUs). With a
+/// larger difference, the verdict is suspect. The limit is about three times the variation from
 /// second to second on a quiet machine with two CPUs.
 const DRIFT_MAX_CPUS: f64 = 0.1;
 /// Maximum background load of other programs, as a share of all CPUs. A larger load leaves too
 /// little idle time for the soaker.
 const BACKGROUND_MAX: f64 = 0.5;
-/// Minimum run time of a command (ns). It is ten times the resolution of the readings, which is two
-/// ticks of 10 ms.
+/// Minimum run time of a command (ns). With a shorter run time, the verdict is suspect. The limit
+/// is ten times the resolution of the readings, which is two ticks of 10 ms.
 const SHORT_NS: u64 = 200_000_000;
-/// Maximum amount by which the upper bound may be below the lower bound because of the soaker's
-/// calibration error, as a share of the time of all CPUs (docs/methodology.md, known limits).
+/// Maximum amount by which the measured upper bound may be below the lower bound, as a share of the
+/// time of all CPUs. The soaker's calibration error can cause such a difference
+/// (docs/methodology.md, known limits).
 const TOLERANCE: f64 = 0.04;
 
 /// All readings before, during and after one execution.
 #[derive(Debug)]
 pub struct Readings {
-    /// How the command ended.
+    /// Exit status of the command.
     pub status: ExitStatus,
     /// Run time of the command (ns).
     pub elapsed_ns: u64,
-    /// Numbers of the CPUs that the command may use.
+    /// CPUs that the command may use, by CPU number.
     pub cpus: Vec<usize>,
     /// CPU time charged to the command and to the children it waited for.
     pub process: ProcessTime,
-    /// Child processes that the command did not wait for, if known.
+    /// Processes that the command started but did not wait for. Empty if unknown.
     pub left_behind: LeftBehind,
     /// `/proc/stat` at the start and at the end of the command. None if it cannot be read.
     pub machine: Option<(ProcStat, ProcStat)>,
     /// CPU time that the soaker lost, or the reason why the soaker did not run. The soaker consists
-    /// of threads of lowest priority, which use all idle CPU time.
+    /// of processes of lowest priority, which use all CPU time that is left over.
     pub soaked: Result<Soaked, Declined>,
 }
 
-/// CPU time lost by the soaker, in three intervals.
+/// CPU time that the soaker lost before, during and after a command.
 #[derive(Debug)]
 pub struct Soaked {
-    /// Lost CPU time in an interval before the command.
+    /// CPU time lost in an interval before the command.
     pub before: SoakerReading,
-    /// Lost CPU time during the command.
+    /// CPU time lost during the command.
     pub during: SoakerReading,
-    /// Lost CPU time in an interval after the command.
+    /// CPU time lost in an interval after the command.
     pub after: SoakerReading,
 }
 
@@ -120,13 +122,14 @@ pub struct SoakCpuDocument {
     /// Lower bound: CPU time charged to the command and all processes that it started, until the
     /// command ended.
     pub lower: u64,
-    /// Upper bound: CPU time lost by the soaker, minus the background load. Null without a soaker.
+    /// Upper bound: CPU time lost by the soaker, plus its calibration error, minus the background
+    /// load. Null without a soaker.
     pub upper: Option<u64>,
     /// User time, included in `lower`.
     pub user: u64,
     /// System time, included in `lower`.
     pub system: u64,
-    /// Busy time of the whole machine without the soaker. Null if unknown.
+    /// CPU time that was used by anything other than the soaker. Null if unknown.
     pub machine: Option<u64>,
     /// CPU time lost by the soaker, including the background load. Null without a soaker.
     pub soaker: Option<u64>,
@@ -141,12 +144,12 @@ pub struct UtilisationDocument {
     pub upper: Option<f64>,
 }
 
-/// Number of CPUs that other programs used, measured by the soaker.
+/// Average number of CPUs that other programs used, measured by the soaker.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct BackgroundDocument {
-    /// Number of CPUs that were in use in an interval before the command.
+    /// Average number of CPUs in use in an interval before the command.
     pub before: f64,
-    /// Number of CPUs that were in use in an interval after the command.
+    /// Average number of CPUs in use in an interval after the command.
     pub after: f64,
 }
 
@@ -155,10 +158,10 @@ pub struct BackgroundDocument {
 pub struct PerCpuDocument {
     /// CPU number.
     pub cpu: usize,
-    /// Share of the time that the soaker lost on this CPU. Null without a soaker.
+    /// Share of the elapsed time in which the soaker could not use the CPU. Null without a soaker.
     pub lost_share: Option<f64>,
-    /// Share of the time in which the CPU was busy with anything other than the soaker, from
-    /// `/proc/stat`. Null if unknown.
+    /// Share of the elapsed time in which the CPU was busy with anything other than the soaker,
+    /// from `/proc/stat`. Null if unknown.
     pub busy_share: Option<f64>,
 }
 
@@ -189,8 +192,8 @@ impl Readings {
         self.elapsed_ns as f64 * self.cpus.len() as f64
     }
 
-    /// Returns the CPU time lost by the soaker minus the background load, without the calibration
-    /// error (ns). None without a soaker.
+    /// Returns the CPU time that the soaker lost, minus the background load (ns). The calibration
+    /// error is not included. None without a soaker.
     fn beyond_background_ns(&self) -> Option<f64> {
         let soaked = self.soaked.as_ref().ok()?;
         let background = lost_cpus(&soaked.before).min(lost_cpus(&soaked.after));
@@ -203,7 +206,7 @@ impl Readings {
         Some((upper_ns.max(0.0) as u64).max(self.charged().total_ns))
     }
 
-    /// Returns the results of each CPU during the command.
+    /// Returns the use of each CPU during the command.
     fn per_cpu(&self) -> Vec<PerCpuDocument> {
         let spinner = |cpu| {
             let soaked = self.soaked.as_ref().ok()?;
@@ -268,7 +271,7 @@ impl Readings {
         verdict
     }
 
-    /// Creates the document of these readings.
+    /// Creates the JSON document from these readings.
     pub fn document(&self, command: Vec<String>, host: Host) -> SoakDocument {
         use std::os::unix::process::ExitStatusExt;
         let (per_cpu, upper_ns, charged) = (self.per_cpu(), self.upper_ns(), self.charged());
@@ -317,7 +320,7 @@ impl From<&Running> for RunningDocument {
     }
 }
 
-/// Describes the processes that were left running in a sentence. None if there are none.
+/// Returns a sentence about the processes that were left running. None if there are none.
 fn left_text(running: &[Running]) -> Option<String> {
     const NAMED: usize = 5;
     let shown = |process: &Running| format!("{} ({})", process.name, process.pid);
@@ -419,8 +422,8 @@ mod tests {
     #[test]
     fn the_smaller_background_is_subtracted() {
         let document = document(&readings(50_000_000, 500_000_000, 20_000_000));
-        // The upper bound includes the calibration error: 1% of the 500 ms in which the CPU seemed
-        // idle.
+        // The soaker ran for 500 ms and lost 500 ms. The background of 20 ms is subtracted from the
+        // lost time, and a calibration error of 1% of the time that the soaker ran is added.
         assert_eq!(document.cpu_ns.upper, Some(485_000_000));
         assert_eq!(document.verdict.state, "valid");
         assert!((document.utilisation.upper.unwrap() - 0.485).abs() < 1e-9);

@@ -1,6 +1,6 @@
 //! Classifies targets by name, without opening them.
 //!
-//! Every subcommand takes targets by name: a directory, a file or block device, a simulated system
+//! A target is the name of a directory, a file or block device, a simulated system
 //! (`sim:SYSTEM,key=value,..`), a reference device in this process (`truth:KEY=VALUE,..`), or a
 //! file or disk on a server (`nbd://HOST/EXPORT`).
 
@@ -13,16 +13,16 @@ use crate::network_target;
 use crate::reference_device::{self, ReferenceDevice};
 use crate::simulated_target;
 
-/// The kind of a target, from its name.
+/// The kind of a target, derived from its name.
 #[derive(Clone, Debug)]
 pub enum TargetSpec {
     /// A directory, in which a test file is created and removed afterwards.
     Directory(PathBuf),
     /// An existing file or block device.
     Existing(PathBuf),
-    /// A simulated system, in virtual time.
+    /// A simulated system, which runs in virtual time.
     Simulated(PathBuf),
-    /// A device in this process with computed delays.
+    /// A reference device in this process, whose delays are computed.
     Reference(Box<ReferenceDevice>),
     /// A file, disk or object on a server.
     Network(Box<Address>),
@@ -48,13 +48,14 @@ impl TargetSpec {
         }
     }
 
-    /// Whether the target is a path of this host, so that data could be lost.
+    /// Whether the target is a path of this host, where writing could destroy data.
     pub fn is_on_host(&self) -> bool {
         matches!(self, TargetSpec::Directory(_) | TargetSpec::Existing(_))
     }
 }
 
-/// Checks that a target is a path of this host, not a simulated system or a reference device.
+/// Checks that a target is a path of this host, and not a simulated system, a reference device or a
+/// network target.
 ///
 /// # Errors
 /// A usage error with the remedy.
@@ -77,10 +78,10 @@ pub fn check_on_host(name: &Path) -> Outcome<()> {
     Err(Failure::usage(format!("{}: {remedy}", name.display())))
 }
 
-/// The targets of a run, all of one kind.
+/// The targets of a run, which are all of the same kind.
 #[derive(Clone, Debug)]
 pub enum JobTargets {
-    /// The I/O engine `null` needs no targets.
+    /// There are no targets, because the I/O engine is `null`.
     Nothing,
     /// Paths of this host.
     Host(Vec<PathBuf>),
@@ -101,7 +102,7 @@ impl JobTargets {
         }
     }
 
-    /// Returns the number of targets, which is at least 1.
+    /// Returns the number of targets. It is 1 for the I/O engine `null`, which has no target.
     pub fn count(&self) -> usize {
         match self {
             JobTargets::Host(paths) => paths.len(),

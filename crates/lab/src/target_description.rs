@@ -24,8 +24,8 @@ pub struct TargetDocument {
     target: String,
     /// The target, followed by the layers below it down to the hardware.
     layers: Vec<LayerDocument>,
-    /// Description of the content of the file or device. Null for a directory, and without
-    /// permission to read the target.
+    /// Description of the content of the file or device. Null for a directory or network target, or
+    /// if the user may not read the target.
     content: Option<String>,
     /// Free space of the target's file system (bytes). Null for a device.
     free_bytes: Option<u64>,
@@ -43,10 +43,10 @@ struct LayerDocument {
     /// Kind of the layer: file, directory, file system, partition, volume, device, bus or network.
     kind: &'static str,
     name: String,
-    /// Number of layers above this one that have several branches, such as an array or a btrfs file
+    /// Number of layers above this one that branch, for example an array of disks or a btrfs file
     /// system on several devices.
     depth: usize,
-    /// Properties of the layer. The name of a quantity ends in its unit.
+    /// Properties of the layer. The names of quantities end in the unit, as in `size_bytes`.
     facts: BTreeMap<&'static str, FactDocument>,
 }
 
@@ -64,8 +64,8 @@ enum FactDocument {
 struct Writing {
     /// Whether writing is allowed: "freely", "with" (only with `flag`), or "refused".
     allowed: &'static str,
-    /// The flag that allows writing, which destroys the existing data. Null if no flag is needed or
-    /// writing is refused.
+    /// The flag that allows writing. Writing then destroys the existing data. Null if no flag is
+    /// needed or writing is refused.
     flag: Option<String>,
     /// Why writing is allowed or refused.
     why: String,
@@ -147,17 +147,18 @@ impl TargetDocument {
     }
 }
 
-/// Opens a file or device. Without permission to read the target, returns None and the information
-/// that is missing. Directories are not opened.
+/// Opens a file or device. If the user may not read it, returns None and a list of what the
+/// description will not contain. Directories are not opened.
 fn open(path: &Path) -> Outcome<(Option<HostTarget>, Vec<String>)> {
     if path.is_dir() {
         return Ok((None, Vec::new()));
     }
     match HostTarget::open(path, false, Caching::Buffered) {
         Ok(target) => Ok((Some(target), Vec::new())),
-        Err(error) if error.kind() == ErrorKind::NotWritable => {
-            Ok((None, vec!["the target's content and the programs that use it".to_owned()]))
-        }
+        Err(error) if error.kind() == ErrorKind::NotWritable => Ok((
+            None,
+            vec!["the content of the target and the list of programs that use it".to_owned()],
+        )),
         Err(error) => Err(error.into()),
     }
 }
@@ -188,7 +189,7 @@ fn writing(path: &Path, opened: Option<&HostTarget>) -> Writing {
     };
     match guard::advice(target, path) {
         (Some(flag), why) => {
-            // The flag is shown separately, so the remedy in the sentence is cut off.
+            // The flag is shown separately, so the remedy at the end of the sentence is removed.
             let why = why.split("; use ").next().unwrap_or_default().to_owned();
             Writing { allowed: "with", flag: Some(flag), why }
         }

@@ -1,6 +1,6 @@
 //! Formats text for a terminal: determines the width, wraps lines, and decides whether charts are
-//! printed. Without a terminal, text has a fixed width and no charts, so that it can be compared
-//! and searched.
+//! printed. If the output is not a terminal, text has a fixed width and no charts, so that it can
+//! be compared and searched.
 
 use std::io::IsTerminal;
 use std::os::fd::AsFd;
@@ -8,16 +8,16 @@ use std::str::FromStr;
 
 use report::Charset;
 
-/// Minimum width to which text is wrapped (characters).
+/// Minimum width of wrapped text (characters).
 const WIDTH_MIN: usize = 40;
-/// Maximum width to which text is wrapped, because longer lines are hard to read. Also the width
-/// without a terminal (characters).
+/// Maximum width of wrapped text (characters), because longer lines are hard to read. This width is
+/// also used without a terminal.
 const WIDTH_MAX: usize = 96;
 
 /// When charts are printed, and with which characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Charts {
-    /// Charts are printed on a terminal, with the characters of its locale.
+    /// Charts are printed only on a terminal, in Unicode or ASCII as its locale requires.
     #[default]
     Auto,
     /// Charts are always printed, with Unicode symbols.
@@ -66,7 +66,7 @@ pub(crate) fn charset_of_locale() -> Charset {
     }
 }
 
-/// Adds escape sequences for colours to a line of a survey or study. The output stream removes the
+/// Colours a line of a survey or study with escape sequences. The output stream removes the
 /// sequences if colours are off (NO_COLOR) or if the stream is not a terminal.
 pub(crate) fn coloured(line: &str) -> String {
     let (bold, dim, end) = ("\x1b[1m", "\x1b[2m", "\x1b[0m");
@@ -84,7 +84,7 @@ pub(crate) fn coloured(line: &str) -> String {
         return format!("{yellow}{line}{end}");
     }
     if let Some(claim) = line.strip_prefix("  = claim ") {
-        // The text of the claim follows the first colon.
+        // The verdict ends at the first colon.
         let verdict = claim.split(':').next().unwrap_or_default();
         let colour = if verdict.ends_with("does not hold") { red } else { green };
         return format!("  {colour}={end} claim {claim}");
@@ -100,8 +100,8 @@ pub fn width() -> usize {
     width_of(&std::io::stdout()).unwrap_or(WIDTH_MAX)
 }
 
-/// Returns the width of a terminal, limited to a readable range (characters). `None` for a file or
-/// pipe.
+/// Returns the width of a terminal, limited to between `WIDTH_MIN` and `WIDTH_MAX` (characters).
+/// `None` for a file or pipe.
 fn width_of(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
     let of_terminal = || terminal_size::terminal_size_of(stream);
     let size = stream.is_terminal().then(of_terminal).flatten();
@@ -109,8 +109,8 @@ fn width_of(stream: &(impl AsFd + IsTerminal)) -> Option<usize> {
 }
 
 /// Formats a message for standard error. On a terminal, a long line is wrapped. In a file, the
-/// message stays on one line, so that grep finds the whole message. Text of several lines is not
-/// changed.
+/// message stays on one line, so that grep finds the whole message. A text with several lines is
+/// not changed.
 pub(crate) fn for_stderr(text: &str) -> String {
     match width_of(&std::io::stderr()) {
         Some(width) if text.chars().count() > width && !text.contains('\n') => {

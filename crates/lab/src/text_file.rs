@@ -12,8 +12,8 @@ use crate::failure::{Failure, Outcome};
 /// Maximum size of a file (bytes). A larger file is probably not a system file or price list.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// Reads the text of a file. In errors, `what` is the kind of file, and `example` is the command
-/// that prints an example.
+/// Reads the text of a file. Error messages contain `what`, the kind of file, and `example`, the
+/// command that prints an example.
 ///
 /// # Errors
 /// A usage error if the file is missing, is not a regular file, is not text, or is too large.

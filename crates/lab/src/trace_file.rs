@@ -1,5 +1,5 @@
-//! Opens traces of any known format. A trace in halfpower's format is used as it is. A trace of
-//! another tool is converted into a temporary file.
+//! Opens traces of any known format. A trace in halfpower's format is opened directly. A trace of
+//! another tool is first converted into a temporary file.
 
 use std::fs::File;
 use std::io::Read;
@@ -11,7 +11,7 @@ use trace::import::{self, Format};
 
 use crate::failure::{Failure, Outcome};
 
-/// The first bytes of a Parquet file, which is halfpower's format of traces.
+/// The first bytes of a Parquet file. Traces in halfpower's format are Parquet files.
 const OWN_FORMAT: &[u8] = b"PAR1";
 
 /// A trace file. If the file is temporary, dropping this value removes it.
@@ -67,7 +67,7 @@ pub fn format_of(path: &Path, format: Option<Format>) -> Outcome<Format> {
     format.map_or_else(found, Ok)
 }
 
-/// Converts an error of a trace into a failure.
+/// Converts an error from reading a trace into a failure.
 pub fn failed(error: &TraceError) -> Failure {
     Failure::failed(error.to_string())
 }

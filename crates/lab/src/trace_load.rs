@@ -2,8 +2,8 @@
 //! requests again.
 //!
 //! In the target, the files of the trace lie one after another. Each thread of the program becomes
-//! a worker, up to a maximum number of workers. On a simulated system, one worker issues the
-//! requests of all threads.
+//! a worker. If there are more than 16 threads, several threads share a worker. On a simulated
+//! system, one worker issues the requests of all threads.
 
 use std::sync::Arc;
 
@@ -22,36 +22,37 @@ use crate::simulated_target;
 use crate::target::TargetSpec;
 use crate::trace_file::{TraceFile, failed};
 
-/// Maximum number of workers.
+/// Maximum number of workers, which issue the requests of a replay.
 const WORKERS_MAX: usize = 16;
-/// Number of trials of a short trace.
+/// Default number of trials of a short trace.
 const TRIALS: u32 = 3;
-/// Maximum duration of a short trace (ns). A longer trace is replayed once.
+/// Maximum duration of a short trace (ns). A longer trace is replayed once by default.
 const LONG_NS: u64 = 60_000_000_000;
 /// Maximum number of requests that one worker has in flight.
 const DEPTH_MAX: u32 = 1024;
-/// Number of requests that each thread of the program has in flight if the trace does not contain
-/// this number.
+/// Maximum number of requests that each thread has in flight if the trace does not contain this
+/// number.
 const DEPTH_OF_UNKNOWN: u32 = 64;
 /// Maximum size of the buffers of all workers together (bytes). Requests that need larger buffers
 /// are issued in pieces.
 const BUFFERS_MAX_BYTES: u64 = 256 << 20;
 /// Maximum size of one piece of a large request (bytes).
 const PIECE_MAX_BYTES: u64 = 16 << 20;
-/// Unit of the sizes of pieces and regions (bytes). Sizes are multiples of this unit, so that
+/// Granularity of pieces and regions (bytes). Their sizes are multiples of this value, so that
 /// direct requests are aligned.
 const GRANULE_BYTES: u64 = 4096;
 
-/// A trace that was read once, ready to be replayed.
+/// A trace that is ready to be replayed.
 #[derive(Clone, Debug)]
 pub struct TraceLoad {
-    /// Facts that were found when the trace was read.
+    /// Facts about the whole trace.
     pub scan: Arc<Scan>,
     name: String,
     file: Arc<TraceFile>,
     parameters: ReplayParameters,
     is_simulated: bool,
-    /// Whether all targets are paths of this host. Only then can the I/O engine be chosen.
+    /// Whether all targets are paths of this host. Only then is the I/O engine chosen from the
+    /// trace.
     is_on_host: bool,
     workers: u32,
 }
@@ -95,7 +96,7 @@ impl TraceLoad {
     /// Returns the experiment that replays the trace. Settings that the user did not specify are
     /// derived from the trace.
     pub fn experiment(&self, given: &Experiment) -> Experiment {
-        // Network targets and reference devices are not cached in the page cache of this host.
+        // The page cache of this host does not cache network targets and reference devices.
         let has_cache = self.is_on_host || self.is_simulated;
         let as_recorded = || has_cache.then(|| self.is_mostly_direct());
         let caching = given.direct.or_else(as_recorded);
@@ -143,7 +144,7 @@ impl TraceLoad {
         }
     }
 
-    /// Returns the workload with the requests of the trace.
+    /// Returns the given workload with the requests of the trace.
     pub fn apply(&self, workload: Workload) -> Workload {
         let ReplayParameters { changes, pace, folds, .. } = self.parameters;
         let description = ReplayDescription {
@@ -167,7 +168,7 @@ impl TraceLoad {
                 description,
                 span_bytes: self.scan.span_bytes,
                 new_ranges: if folds { Vec::new() } else { self.scan.new_ranges.clone() },
-                // In a trace of libaio, a request ends when the program has reaped its completion.
+                // In a trace of libaio, a request ends only when the program reaps its completion.
                 takes_only_awaited: self.scan.call == Call::LIBAIO && changes.depth.is_none(),
                 source: Some(Arc::new(source)),
             }),
@@ -214,7 +215,7 @@ impl TraceLoad {
         }
         if !scan.has_latencies && self.parameters.changes.depth.is_none() {
             notes.push(
-                "the trace has no completion times, so replayed requests do not wait for others"
+                "the trace has no completion times, so no replayed request waits for another"
                     .into(),
             );
         }
@@ -223,7 +224,7 @@ impl TraceLoad {
 
     fn is_mostly_direct(&self) -> bool {
         let total = u128::from(self.scan.bytes[0]) + u128::from(self.scan.bytes[1]);
-        // A trace of the block layer contains the requests below the page cache.
+        // Requests at the block layer have already passed the page cache.
         self.scan.level == Level::Block || u128::from(self.scan.direct_bytes) * 2 > total
     }
 
@@ -231,7 +232,7 @@ impl TraceLoad {
         self.scan.durable_writes * 2 > self.scan.requests[1]
     }
 
-    /// Returns the default number of trials: several for a short trace, and one for a long trace.
+    /// Returns the default number of trials.
     fn trials(&self) -> u32 {
         if self.scan.duration_ns <= LONG_NS { TRIALS } else { 1 }
     }
@@ -246,9 +247,8 @@ impl TraceLoad {
     }
 
     /// Returns a hint that turns off the kernel's read-ahead, if the program read several files and
-    /// most of its reads waited for the device instead of being served by read-ahead. In the
-    /// target, all files lie one after another, so read-ahead would continue from one file into the
-    /// next.
+    /// at least half of its reads waited for the device. In the target, all files lie one after
+    /// another, so read-ahead would continue from one file into the next.
     fn hint(&self, direct: bool) -> Option<Hint> {
         let [waited, known] = self.scan.waiting_reads;
         let is_unserved = known > 0 && 2 * waited >= known;
@@ -278,15 +278,15 @@ impl TraceLoad {
         let slots = u64::from(self.depth()) * u64::from(self.workers);
         let affordable = (BUFFERS_MAX_BYTES / slots) / GRANULE_BYTES * GRANULE_BYTES;
         let most = affordable.clamp(GRANULE_BYTES, PIECE_MAX_BYTES);
-        // A request that is extended to whole granules may grow at both ends.
+        // A request may be extended at both ends to whole multiples of `GRANULE_BYTES`.
         let largest = self.scan.largest_bytes.saturating_add(GRANULE_BYTES - 1);
         let merged = self.parameters.changes.merge_bytes.unwrap_or(0);
         let wanted = largest.max(merged).div_ceil(GRANULE_BYTES).saturating_mul(GRANULE_BYTES);
         wanted.min(most) as u32
     }
 
-    /// Returns the I/O engine that issues requests as the program did. None for the best one of
-    /// this host.
+    /// Returns the I/O engine that issues requests as the program did. None selects the best engine
+    /// of this host.
     fn engine_kind(&self, depth: u32, direct: bool) -> Option<EngineKind> {
         let name = self.scan.call.name();
         match (depth, name) {
@@ -301,7 +301,7 @@ impl TraceLoad {
     }
 }
 
-/// Refuses a trace without a request that can be replayed.
+/// Fails if a trace has no reads and no writes that can be replayed.
 fn check_content(name: &str, scan: &Scan) -> Outcome<()> {
     if scan.requests[0] + scan.requests[1] > 0 {
         return Ok(());
@@ -370,8 +370,8 @@ mod tests {
     use super::*;
     use crate::job::Job;
 
-    /// Returns a job that replays a trace of two threads on a target. The threads make one buffered
-    /// read at a time, and two of three reads are served from the page cache.
+    /// Returns a job that replays a trace of two threads. Each thread makes one buffered read at a
+    /// time. Two of the three reads are served from the page cache.
     fn job(folder: &Path, target: &str) -> Job {
         let rows = "start_ns,latency_ns,thread,operation,file,offset,bytes,device_bytes\n\
                     0,9,1,read,f,0,4096,0\n2,9,2,read,f,8192,4096,4096\n20,9,1,read,f,0,4096,0\n";

@@ -1,6 +1,6 @@
-//! Runs trials: prepares the target, runs the workload with CPU meters, and judges the result.
+//! Runs trials: prepares the target, runs the workload, meters the CPU, and judges the result.
 //!
-//! [`Lab`] holds the state shared by all measurements: console, clock, meters and soaker.
+//! [`Lab`] holds what all trials share, such as the console, the clock and the CPU meter.
 
 mod of_ranks;
 
@@ -35,16 +35,16 @@ use crate::simulated::{self, Simulated};
 use crate::simulated_target::SimulatedTarget;
 use crate::verdict::{self, Circumstances, DriveHealth, Tail, Throttled};
 
-/// Duration of the measurement of background CPU use before soaked trials.
+/// How long the CPU use of other programs is measured before trials that use a soaker.
 const BACKGROUND: Duration = Duration::from_millis(300);
-/// Time for which a measured background CPU use stays valid (ns).
+/// The CPU use of other programs is measured again if the last measurement is older than this (ns).
 const BACKGROUND_HOLDS_NS: u64 = 2_000_000_000;
 /// Size of the requests that read a region into the page cache (bytes).
 const WARM_UP_BYTES: u64 = 1 << 20;
-/// Minimum length of a trial that is checked for drift and sample counts (ns).
+/// Minimum length of a trial that is checked for drift and for too few requests (ns).
 const LONG_TRIAL_NS: u64 = 1_000_000_000;
 
-/// State that all measurements share, with one function that runs a trial.
+/// Runs trials, and holds the state that all trials share.
 #[derive(Debug)]
 pub struct Lab {
     /// Output to the terminal.
@@ -54,9 +54,9 @@ pub struct Lab {
     /// Monotonic clock.
     pub clock: Monotonic,
     meter: HostMeter,
-    /// This process as one of several ranks. None for a run of one process.
+    /// Connection to the other ranks of the run. None if this process measures alone.
     pub ranks: Option<Ranks>,
-    /// Reads the server's counters around every trial. None without a halfpower peer.
+    /// Reads the counters of the `halfpower peer` before and after each trial. None without a peer.
     pub server: Option<ServerWatch>,
     cpus: u32,
     /// CPU quota of the control groups of this process. None without a quota.
@@ -64,14 +64,13 @@ pub struct Lab {
     soaker: RefCell<Option<ReadySoaker>>,
 }
 
-/// Readings before a trial. Their changes show whether direct requests were served by memory
-/// instead of storage, and how the trial changed the health of the drives.
+/// Readings from before a trial. A comparison with readings from after the trial shows whether
+/// memory served direct requests, and whether the health of the drives changed.
 struct Before {
-    /// The devices that store the images of loop devices, with their counters.
+    /// Each device that stores the image of a loop device, with its I/O counters.
     images: Vec<(Device, DeviceCounters)>,
     dirtied_bytes: Option<u64>,
-    /// Health of the NVMe drives that store the targets. Empty if there is no permission to read
-    /// the health.
+    /// Health of the NVMe drives that store the targets. Empty if the health cannot be read.
     drives: Vec<(Device, Health)>,
 }
 
@@ -135,7 +134,7 @@ impl Quota {
     }
 }
 
-/// Returns the I/O limit of the control group for the target's device. None for several targets.
+/// Returns the control group's I/O limit. None if there is no limit or more than one target.
 fn io_limit(targets: &[&HostTarget]) -> Option<IoLimit> {
     let [target] = targets else { return None };
     let device = Device::of(target.device_number()?)?;
@@ -153,7 +152,7 @@ fn health_of_drives(targets: &[&HostTarget]) -> Vec<(Device, Health)> {
     disks.into_iter().filter_map(known).collect()
 }
 
-/// A calibrated soaker, and the CPU time that it loses to other programs when nothing is measured.
+/// A calibrated soaker, and the CPU time that other programs take from it while no trial runs.
 #[derive(Debug)]
 struct ReadySoaker {
     soaker: Soaker,
@@ -162,7 +161,7 @@ struct ReadySoaker {
 }
 
 impl ReadySoaker {
-    /// Measures the background CPU use again.
+    /// Measures how much CPU time other programs use while no trial runs.
     fn watch_background(&mut self, clock: &Monotonic) -> Result<(), cpucost::Declined> {
         let (sleep, now) = (|duration| clock.sleep(duration), || clock.now_ns());
         let background = self.soaker.background(BACKGROUND, &sleep, &now)?;
@@ -182,7 +181,7 @@ pub enum Place<'a> {
 }
 
 impl Place<'_> {
-    /// Returns the caching mode of all targets.
+    /// Returns the caching mode, which is the same for all targets.
     pub fn caching(&self) -> Caching {
         match self {
             Place::Host(targets) => targets[0].caching(),
@@ -190,7 +189,7 @@ impl Place<'_> {
         }
     }
 
-    /// Returns the number of targets. Each target gets the whole workload.
+    /// Returns the number of targets. The workload runs on each target.
     pub fn count(&self) -> usize {
         match self {
             Place::Host(targets) => targets.len(),
@@ -209,7 +208,7 @@ impl Place<'_> {
     /// Checks that a workload fits the targets.
     ///
     /// # Errors
-    /// A usage error with the remedy.
+    /// The workload does not fit. The error contains the remedy.
     pub fn check_fit(&self, workload: &Workload) -> Outcome<()> {
         match self {
             Place::Host(targets) => Ok(plan::resolve(workload, targets[0]).map(drop)?),
@@ -225,9 +224,9 @@ pub struct Setting<'a> {
     pub place: Place<'a>,
     /// The workload, which runs on each target.
     pub workload: Workload,
-    /// Whether to evict the targets from the page cache first.
+    /// Whether to evict the targets from the page cache before the trial.
     pub scrub: bool,
-    /// Whether to read the region into the page cache first.
+    /// Whether to read the region into the page cache before the trial.
     pub warm: bool,
     /// State of the file's blocks when the trial begins.
     pub blocks: Blocks,
@@ -235,9 +234,9 @@ pub struct Setting<'a> {
     pub hint: Option<Hint>,
     /// Whether reads of holes and unwritten blocks are accepted.
     pub allow_holes: bool,
-    /// Whether a soaker runs during the trial.
+    /// Whether a soaker runs. The CPU time that it loses is an upper bound of the CPU cost.
     pub soaked: bool,
-    /// Holes and unwritten blocks of the regions. None if unknown.
+    /// How much of the regions is holes or unwritten blocks. None if unknown.
     pub coverage: Option<Coverage>,
     /// The highest percentile that is reported.
     pub tail: Tail,
@@ -245,8 +244,8 @@ pub struct Setting<'a> {
     pub ranks: Option<RankGroup>,
 }
 
-/// Releases the blocks of the ranges in which a replayed program wrote new files. The permission to
-/// overwrite them was checked before.
+/// Releases the blocks of the ranges in which the replayed program wrote new files, so that the
+/// replay allocates them again. The permission to overwrite these ranges was checked earlier.
 fn release_new_ranges(target: &HostTarget, workload: &Workload) -> Outcome<()> {
     let replay = workload.replay.as_ref().filter(|_| workload.writes());
     let ranges = replay.map_or(&[][..], |replay| &replay.new_ranges);
@@ -267,12 +266,12 @@ fn sum_of(one: Scrub, two: Scrub) -> Scrub {
 }
 
 impl<'a> Setting<'a> {
-    /// Creates a setting for one target, without preparation.
+    /// Creates a setting for one target, with no scrub or other preparation.
     pub fn new(target: &'a HostTarget, workload: Workload) -> Setting<'a> {
         Setting::at(Place::Host(vec![target]), workload)
     }
 
-    /// Creates a setting for targets of this host or a simulated system, without preparation.
+    /// Creates a setting for a place, with no scrub or other preparation.
     pub fn at(place: Place<'a>, workload: Workload) -> Setting<'a> {
         Setting {
             place,
@@ -289,7 +288,7 @@ impl<'a> Setting<'a> {
         }
     }
 
-    /// Returns the key of the point.
+    /// Returns the key of the point that this setting measures.
     pub fn key(&self) -> PointKey {
         let key = PointKey::of(&self.workload);
         PointKey {
@@ -309,11 +308,11 @@ impl<'a> Setting<'a> {
     }
 }
 
-/// Runs one trial in a new simulated system, seeded by the workload. The trial records no real
-/// time, so two trials with the same seed are identical.
+/// Runs one trial in a new simulated system, with the seed of the workload. Two trials with the
+/// same seed are identical, because all times are simulated.
 ///
 /// # Errors
-/// The workload does not fit the system, or the simulation violates one of its physical limits.
+/// The workload does not fit the system, or the rate exceeds a physical limit of the system.
 pub fn simulated_trial(
     setting: &Setting<'_>,
     place: &SimulatedTarget,
@@ -363,7 +362,7 @@ impl Lab {
         Lab::of_rank(console, interrupt, None)
     }
 
-    /// Creates a `Lab` on this host that measures together with other ranks.
+    /// Creates a `Lab` on this host. If `ranks` is given, it measures together with these ranks.
     pub fn of_rank(console: Console, interrupt: Interrupt, ranks: Option<Ranks>) -> Lab {
         let (clock, meter) = (Monotonic::new(), HostMeter::new());
         let cpus = cpucost::affinity::allowed_cpus().len() as u32;
@@ -376,13 +375,13 @@ impl Lab {
         self.quota.as_ref().map(|quota| quota.since(quota.waited_before_ns))
     }
 
-    /// Returns the counters that this host does not provide, each with its remedy.
+    /// Returns one line for each missing CPU reading, with the cause and the remedy.
     pub fn missing(&self) -> Vec<String> {
         self.meter.missing()
     }
 
-    /// On the first call, starts and calibrates a soaker and measures the background load. Takes
-    /// about a second.
+    /// Starts and calibrates a soaker, and measures the CPU use of other programs. This takes about
+    /// a second. Later calls do nothing.
     ///
     /// # Errors
     /// No soaker can run. The message contains the reason and the remedy.
@@ -420,10 +419,10 @@ impl Lab {
         self.one_trial(setting, on_progress, self.ranks.as_ref())
     }
 
-    /// Runs one trial of this rank alone, such as the writing of its test file.
+    /// Runs one trial on this rank only, for example to write its test file.
     ///
     /// # Errors
-    /// As for [`Lab::trial`].
+    /// The errors of [`Lab::trial`].
     pub fn trial_alone(
         &self,
         setting: &Setting<'_>,
@@ -502,8 +501,8 @@ impl Lab {
         Ok(trial)
     }
 
-    /// Reads the counters of the server and of this process before a trial. None for a soaked
-    /// trial: if this machine is the server, the soaker keeps all of its CPUs busy.
+    /// Reads the counters of the server and of this process before a trial. None if a soaker runs,
+    /// because it keeps all CPUs busy, and this machine may be the server.
     fn server_before(&self, setting: &Setting<'_>) -> Option<(Counters, CpuSample)> {
         let watch = self.server.as_ref().filter(|_| !setting.soaked)?;
         Some((watch.counters()?, self.meter.sample(self.clock.now_ns())))
@@ -552,7 +551,7 @@ impl Lab {
         }
     }
 
-    /// Brings the targets into the state that a trial needs. Returns the result of the scrub.
+    /// Prepares the targets as the setting requires. Returns the result of the scrub, if any.
     fn prepare(&self, targets: &[&HostTarget], setting: &Setting<'_>) -> Outcome<Option<Scrub>> {
         let mut scrubbed: Option<Scrub> = None;
         for target in targets {
@@ -575,8 +574,8 @@ impl Lab {
         Ok(scrubbed)
     }
 
-    /// Empties the zones that a workload writes. The permission to lose their data was checked
-    /// before.
+    /// Resets the zones that a workload writes. The permission to destroy their data was checked
+    /// earlier.
     fn empty_zones(&self, target: &HostTarget, workload: &Workload) -> Outcome<()> {
         let Some(zones) = target.zones().filter(|_| workload.writes()) else { return Ok(()) };
         let Workload { region_offset, region_bytes, .. } = *workload;
@@ -652,8 +651,8 @@ impl Lab {
             return Ok((sample, Ok(None)));
         };
         if self.clock.now_ns() > ready.background_at_ns + BACKGROUND_HOLDS_NS {
-            // After a failure, the last value stays in use, and the next reading of the soaker
-            // reports the reason.
+            // If this fails, the last value stays in use. The next reading of the soaker reports
+            // the reason.
             let _ = ready.watch_background(&self.clock);
         }
         let ReadySoaker { soaker, background_share, .. } = ready;
@@ -678,10 +677,10 @@ impl Lab {
         Ok((sample?, lost))
     }
 
-    /// Returns the conditions of a trial that do not depend on its course.
+    /// Returns the conditions that are known before the trial runs.
     fn circumstances(&self, setting: &Setting<'_>, scrubbed: bool) -> Circumstances {
         let targets = setting.place.count() as u64;
-        // Each rank has its own region, except that the regions of strided ranks interleave.
+        // Strided ranks share one region. All other ranks have a region each.
         let apart = setting.ranks.filter(|ranks| ranks.files != RankFiles::Strided);
         let ranks = u64::from(apart.map_or(1, |ranks| ranks.count));
         Circumstances {

@@ -1,5 +1,5 @@
-//! Parsers for reference devices, such as `fixed=500us,rate=500m`, and for injected faults, such as
-//! `eio@100,short:512@7x3`.
+//! Parses the descriptions of reference devices, such as `fixed=500us,rate=500m`, and of faults to
+//! inject, such as `eio@100,short:512@7x3`.
 
 use analysis::units;
 use ioengine::Op;
@@ -8,7 +8,8 @@ use ioengine::truth::{
     BufferTruth, CacheTruth, CreditTruth, GranuleTruth, PrefetchTruth, StripeTruth, Truth, Zone,
 };
 
-/// The keys of `--truth` and `truth:`, for help texts and errors.
+/// The keys that `--truth` and targets of the form `truth:KEY=VALUE,..` accept, as shown in help
+/// texts and errors.
 pub const TRUTH_WORDS: &str = "fixed=TIME, rate=RATE, parallel=N, cache=SIZE, prefetch=SIZE, \
                                hit=TIME, buffer=SIZE, drain=RATE, credit=SIZE, sustained=RATE, \
                                span=SIZE, zones=RATE@PERCENT/.., granule=SIZE, rmw=TIME, \
@@ -17,7 +18,7 @@ pub const TRUTH_WORDS: &str = "fixed=TIME, rate=RATE, parallel=N, cache=SIZE, pr
 const SERVERS_MAX: u64 = 65536;
 /// Maximum number of devices of a stripe.
 const MEMBERS_MAX: u32 = 64;
-/// Minimum size of a chunk (bytes): a sector.
+/// Minimum chunk size of a stripe, which is one sector (bytes).
 const CHUNK_MIN_BYTES: u64 = 512;
 /// The syntax of `--inject`, for help texts and errors.
 pub const FAULT_WORDS: &str = "KIND[:ARGUMENT]@N[xCOUNT], where KIND is eio, enospc, eagain, \
@@ -26,7 +27,7 @@ pub const FAULT_WORDS: &str = "KIND[:ARGUMENT]@N[xCOUNT], where KIND is eio, eno
                                counted from 0, and the prefix read- or write- counts only reads \
                                or writes";
 
-/// The values of the keys, before their combination is checked.
+/// The parsed values of the keys. Their combination has not been checked yet.
 #[derive(Default)]
 struct Typed {
     /// Values of the keys that do not depend on other keys.
@@ -39,7 +40,7 @@ struct Typed {
     credit: Option<u64>,
     sustained: Option<f64>,
     span: Option<u64>,
-    /// Rates of the zones, each with the end of its zone (percent of the span).
+    /// The rate of each zone (bytes per second) and the end of the zone (percent of the span).
     zones: Option<Vec<(f64, f64)>>,
     granule: Option<u64>,
     rewrite_ns: Option<u64>,
@@ -61,8 +62,8 @@ pub fn parse_truth(text: &str) -> Result<Truth, String> {
     typed.together()
 }
 
-/// Returns the size that the zones span (bytes), summed over the members of a stripe. It is the
-/// minimum and default size of the device. None without zones.
+/// Returns the total size of all zones (bytes), summed over the devices of a stripe. This is the
+/// default size of the device, and also its minimum size. None if the device has no zones.
 pub fn span_bytes(truth: &Truth) -> Option<u64> {
     let members = u64::from(truth.stripe.map_or(1, |stripe| stripe.members));
     truth.zones.last().map(|zone| zone.end_bytes.saturating_mul(members))
@@ -96,7 +97,7 @@ impl Typed {
         Ok(())
     }
 
-    /// Checks the combination of keys, and returns the device.
+    /// Checks that the keys can be combined, and returns the device.
     fn together(self) -> Result<Truth, String> {
         let hit_ns = self.hit_ns;
         let cache = self.cache.map(|bytes| CacheTruth { bytes, hit_ns });
@@ -152,7 +153,8 @@ fn at_least(key: &str, value: &str, least: u64) -> Result<u64, String> {
     if bytes >= least { Ok(bytes) } else { Err(small()) }
 }
 
-/// Parses zones in the form `RATE@PERCENT/RATE@PERCENT/..`. A rate may contain a slash too.
+/// Parses zones in the form `RATE@PERCENT/RATE@PERCENT/..`. The unit of a rate may contain a slash
+/// too, as in `200MB/s`.
 fn zones(text: &str) -> Result<Vec<(f64, f64)>, String> {
     let wrong = || {
         format!(
@@ -176,8 +178,8 @@ fn zones(text: &str) -> Result<Vec<(f64, f64)>, String> {
     }
 }
 
-/// Computes the zones in a span of `span` bytes. `shares` contains the rate and the end of each
-/// zone (percent of the span).
+/// Converts the ends of zones from percent of `span` to bytes. `shares` contains the rate and the
+/// end of each zone.
 fn laid_out(span: u64, shares: &[(f64, f64)]) -> Result<Vec<Zone>, String> {
     let zone = |(bytes_per_s, end): &(f64, f64)| Zone {
         end_bytes: (span as f64 * end / 100.0).round() as u64,
@@ -200,7 +202,7 @@ fn unknown(part: &str) -> String {
     format!("unknown property '{part}'; use {TRUTH_WORDS}")
 }
 
-/// Describes a device in words.
+/// Describes a device in words, such as "fixed 100us, cache 64 MiB".
 pub fn describe(truth: &Truth) -> String {
     let time = |ns: u64| units::time(ns as f64).replace(' ', "");
     let mut parts = vec![format!("fixed {}", time(truth.fixed_ns))];
@@ -231,7 +233,7 @@ fn zones_of(truth: &Truth) -> Option<String> {
     Some(format!("{} zones from {outer} to {inner}", truth.zones.len()))
 }
 
-/// Parses a fault plan.
+/// Parses the faults to inject, in the syntax of [`FAULT_WORDS`].
 ///
 /// # Errors
 /// The text is invalid. The message is one line with the mistake and a valid form.

@@ -1,10 +1,11 @@
-//! Implements `halfpower tune`. For sequential reads and writes of a target, it finds the request
-//! size and queue depth that reach nearly the best rate with the least CPU time.
+//! Implements `halfpower tune`, which selects the request size and queue depth for sequential reads
+//! and writes of a target. It selects the setting that needs the least memory for a rate within 3%
+//! of the best rate.
 //!
 //! `choice` plans the measurements and selects the setting, `probe` measures one setting, and
-//! `keep` stores the result in the file that `seqio` reads. This module prepares the target, and
-//! measures in rounds until the time limit. `session` runs the whole subcommand, and `document`
-//! is its JSON.
+//! `keep` stores the result in the file that the `seqio` library reads. This module prepares the
+//! target, and measures in rounds until the time limit. `session` runs the whole subcommand, and
+//! `document` is its JSON.
 
 pub mod choice;
 pub mod keep;
@@ -32,21 +33,22 @@ use crate::memory_limit;
 use crate::scratch::{self, SIZE_MIN_BYTES, Scratch};
 use crate::trials::Lab;
 
-/// Time for measuring reads, and also for measuring writes (ns). Both together take less than 5 s.
+/// How long reads are measured, and how long writes are measured (ns). The two measurements
+/// together take less than 5 s.
 pub const EACH_NS: u64 = 2_200_000_000;
 /// Default size of the test file (bytes).
 const TEST_FILE_BYTES: u64 = 512 << 20;
 /// Maximum time for writing a test file of default size (ns).
 const LAYOUT_NS: u64 = 1_500_000_000;
-/// Maximum number of bytes that probes write, as a multiple of the size of the region.
+/// Maximum number of bytes that the measurement writes, as a multiple of the region size.
 const TIMES_WRITTEN_MAX: u64 = 16;
 /// Maximum size of the region that is overwritten in an existing file or device (bytes).
 const WRITTEN_OVER_MAX: u64 = 512 << 20;
-/// Maximum share of holes and unwritten blocks in a file. Reads of these blocks do not reach the
-/// device.
+/// Maximum share of holes and unwritten blocks in an existing file. Reads of these blocks do not
+/// reach the device.
 const HOLES_MAX: f64 = 0.01;
 
-/// The request to tune a target.
+/// The arguments of `halfpower tune`.
 #[derive(Clone, Debug)]
 pub struct Wish<'a> {
     /// A directory, or an existing file or device.
@@ -79,7 +81,7 @@ impl Prospect {
     /// Examines the target without changing it.
     ///
     /// # Errors
-    /// There is nothing to tune, or the permissions do not fit the target.
+    /// The target has nothing to tune, or the options that allow writing do not match the target.
     pub fn of(wish: &Wish) -> Outcome<Prospect> {
         bench::check_path(wish.target, &wish.consent)?;
         if !wish.target.is_dir() {
@@ -133,7 +135,7 @@ impl Prospect {
         Ok(Prospect { storage, bytes, existing, writable_bytes, not_written, permit })
     }
 
-    /// Whether the target is a test file that does not exist yet.
+    /// Returns true if a test file will be created.
     pub fn is_test_file(&self) -> bool {
         self.existing.is_none()
     }
@@ -143,14 +145,14 @@ impl Prospect {
         self.permit.as_ref()?.destroys.as_deref()
     }
 
-    /// Returns the maximum number of bytes that probes write.
+    /// Returns the maximum number of bytes that the measurement writes.
     pub fn write_most(&self) -> u64 {
         self.writable_bytes * TIMES_WRITTEN_MAX
     }
 }
 
-/// Opens an existing file or device, for writing if the user allows it. Otherwise returns the
-/// reason for not writing.
+/// Opens an existing file or device. If the user did not allow writing, opens it only for reading
+/// and also returns the reason for not writing.
 fn open(path: &Path, consent: &Consent) -> Outcome<(HostTarget, Option<Permit>, Option<String>)> {
     let readable = HostTarget::open(path, false, Caching::Buffered)?;
     let asked = !consent.overwrite.is_empty() || !consent.destroy_data_on.is_empty();
@@ -190,7 +192,7 @@ fn nothing(path: &Path, why: &str) -> Failure {
 }
 
 fn no_direct(path: &Path, storage: &Storage) -> Failure {
-    nothing(path, &format!("{} does not support direct I/O there", storage.file_system))
+    nothing(path, &format!("{} does not support direct I/O at this path", storage.file_system))
 }
 
 fn check_size(what: &str, bytes: u64, remedy: &str) -> Outcome<()> {
@@ -204,8 +206,7 @@ fn check_size(what: &str, bytes: u64, remedy: &str) -> Outcome<()> {
     )))
 }
 
-/// Refuses a file with too many holes and unwritten blocks, because reads of these do not reach the
-/// device.
+/// Refuses a file in which the share of holes and unwritten blocks is above `HOLES_MAX`.
 fn check_stored(target: &HostTarget, shown: &str, bytes: u64) -> Outcome<()> {
     let missing = target.coverage(0, bytes).map_or(0, |c| c.hole_bytes + c.unwritten_bytes);
     if missing as f64 <= bytes as f64 * HOLES_MAX {
@@ -226,8 +227,8 @@ pub struct Place {
     prospect: Prospect,
     /// Number of bytes written to create the test file.
     pub laid_out_bytes: u64,
-    /// The test file. None for an existing target. Dropping this field, which is the last one,
-    /// removes the file.
+    /// The test file, which is removed when this field is dropped. None for an existing target.
+    /// This is the last field, so that it is dropped after `file`.
     _scratch: Option<Scratch>,
 }
 
@@ -235,7 +236,7 @@ impl Place {
     /// Opens the target, or creates and writes the test file.
     ///
     /// # Errors
-    /// The target offers no direct I/O, there is not enough space, or a request fails.
+    /// The target does not support direct I/O, there is not enough space, or a request fails.
     pub fn ready(wish: &Wish, prospect: Prospect, lab: &Lab) -> Outcome<Place> {
         let clone = |target: &HostTarget| {
             let file = target.file().map(File::try_clone);
@@ -270,9 +271,9 @@ impl Place {
 pub struct Tuning {
     /// The selected setting and the fastest setting.
     pub choice: Choice,
-    /// All settings, in the order of the grid.
+    /// All measured settings, sorted by request size and queue depth.
     pub table: Vec<Measured>,
-    /// Number of bytes that probes wrote.
+    /// Number of bytes that the measurement wrote, without the bytes of a new test file.
     pub written_bytes: u64,
 }
 
@@ -324,8 +325,8 @@ pub fn tune(place: &Place, op: Op, lab: &Lab, seed: u64) -> Outcome<Tuning> {
                 note(&mut table, setting, sample);
             }
         }
-        // If no probe ran in this round, the write limit is reached, or the target is too slow for
-        // all settings.
+        // A round without a result means that the write limit is reached, or that the target is too
+        // slow for all settings.
         if table.iter().map(|measured| measured.rates.len()).sum::<usize>() == before {
             break;
         }
@@ -358,7 +359,7 @@ fn shuffle(settings: &mut [Setting], random: &mut Stream) {
     }
 }
 
-/// Returns the beginning of the progress line.
+/// Returns the first words of the progress line.
 fn doing(op: Op) -> &'static str {
     match op {
         Op::Read => "reading at",

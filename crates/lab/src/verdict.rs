@@ -1,7 +1,8 @@
 //! Checks whether a trial measured what was intended.
 //!
-//! A trial is invalid if the wrong thing was measured. It is suspect in case of noise, drift or too
-//! few samples. Every reason contains the numbers that are needed to check it.
+//! A trial is invalid if it measured the wrong thing. It is suspect if there was noise or drift, or
+//! if there were too few requests. The reasons contain the numbers with which a user can check
+//! them.
 
 mod health;
 
@@ -28,45 +29,47 @@ use series::{check_series, check_stall};
 /// The conditions under which a trial ran.
 #[derive(Clone, Debug, Default)]
 pub struct Circumstances {
-    /// Holes and unwritten blocks of the target. None if unknown.
+    /// How much of the target is holes or unwritten blocks. None if unknown.
     pub coverage: Option<Coverage>,
     /// Size of the target (bytes).
     pub target_bytes: u64,
     /// Maximum size of the page cache (bytes). None if unknown.
     pub page_cache_bytes: Option<u64>,
-    /// Counters of the devices that store the images of loop devices below the target. None without
-    /// loop devices.
+    /// I/O during the trial on the devices that store the image files of the target's loop devices.
+    /// None without loop devices.
     pub beneath_images: Option<DeviceCounters>,
-    /// Amount of page cache that any program made dirty during the trial (bytes). None if unknown.
+    /// How much data became dirty in the page cache during the trial, through any program (bytes).
+    /// None if unknown.
     pub dirtied_bytes: Option<u64>,
-    /// Name of a loop device below the target that caches its image, if no counter shows the I/O
-    /// that reaches storage. None without such a device.
+    /// Name of a loop device that caches its image file, if the device that stores the file has no
+    /// I/O counters. None without such a loop device.
     pub unseen_image: Option<String>,
     /// Whether the target is in memory, such as on tmpfs.
     pub in_memory: bool,
     /// Whether the user intends to read holes (`--allow-holes`).
     pub allow_holes: bool,
-    /// Whether reads must come from the device: the page cache was scrubbed or is bypassed.
+    /// Whether reads must come from the device, because the page cache was scrubbed or is bypassed.
     pub cold: bool,
-    /// Whether a block device with counters lies below the target.
+    /// Whether the block device of the target has I/O counters.
     pub counted: bool,
     /// Number of CPUs that the process may use.
     pub cpus: u32,
     /// How long a CPU quota throttled the trial. None without a quota.
     pub throttled: Option<Throttled>,
-    /// I/O limit of the control group for the device. None for several devices.
+    /// The control group's I/O limit for the target's device. None if there is no limit, or if
+    /// there are several targets.
     pub io_limit: Option<IoLimit>,
     /// The health of the NVMe drives below the targets.
     pub drives: Vec<DriveHealth>,
     /// Whether the rate became steady. None without `--steady-state`.
     pub became_steady: Option<bool>,
-    /// Differences between the clocks during the trial.
+    /// How far the clocks of the machine diverged during the trial.
     pub clocks: Disagreement,
     /// The highest percentile that is reported.
     pub tail: Tail,
     /// Whether the trial was interrupted.
     pub interrupted: bool,
-    /// Whether the trial is long enough to judge drift and sample counts.
+    /// Whether the trial is long enough to be checked for drift and for too few requests.
     pub long_trial: bool,
 }
 
@@ -80,8 +83,8 @@ pub struct Throttled {
 }
 
 impl Throttled {
-    /// Returns the share of `elapsed_ns` for which threads were throttled. None if it is too small
-    /// to matter.
+    /// Returns the share of `elapsed_ns` for which threads were throttled. None if the share is too
+    /// small to matter (at most 2%).
     pub fn felt_share(&self, elapsed_ns: u64) -> Option<f64> {
         let share = (self.waited_ns as f64 / elapsed_ns.max(1) as f64).min(1.0);
         (share > THROTTLED_SHARE_MAX).then_some(share)
@@ -95,7 +98,8 @@ pub struct Tail {
     pub percentile: f64,
     /// Number of trials whose latencies are merged.
     pub trials: u32,
-    /// Whether the user requested this percentile. If so, short trials are checked too.
+    /// Whether the user requested this percentile. If so, short trials are also checked for too few
+    /// requests.
     pub asked: bool,
 }
 
@@ -107,68 +111,71 @@ impl Default for Tail {
 }
 
 impl Tail {
-    /// Returns the minimum number of requests per trial, so that all trials together have ten
-    /// requests beyond the percentile.
+    /// Returns the minimum number of requests per trial. All trials together then have at least ten
+    /// requests that are slower than the percentile.
     fn requests_min(&self) -> u64 {
         let all = BEYOND_MIN * 100.0 / (100.0 - self.percentile);
         (all / f64::from(self.trials.max(1)) - 1e-6).ceil() as u64
     }
 }
 
-/// Minimum share of a cold read's bytes that the device must have read.
+/// If the device read less than this share of the requested bytes, a cache served the rest.
 const DEVICE_SHARE_MIN: f64 = 0.9;
-/// Maximum share of the bytes read that may remain in the page cache after a scrub.
+/// Maximum amount of data that may remain in the page cache after a scrub, as a share of the bytes
+/// that the trial read.
 const RESIDENT_SHARE_MAX: f64 = 0.01;
-/// Ratio of bytes read to region size above which blocks were read repeatedly.
+/// If a trial read more than this multiple of the region size, it read blocks repeatedly.
 const REVISITED_MIN: f64 = 1.1;
 /// Minimum share of the requested rate that an open loop must deliver.
 const RATE_SHARE_MIN: f64 = 0.95;
-/// CPU use above which the load generator may limit the rate, as a share of the time of its CPUs.
+/// If the trial's threads use more than this share of their CPUs, the CPUs may limit the rate.
 const GENERATOR_SHARE_MAX: f64 = 0.9;
 /// Minimum length of a trial whose queue depth is checked (ns).
 const DEPTH_TRIAL_NS: u64 = 50_000_000;
-/// Minimum number of requests beyond a percentile.
+/// Minimum number of requests that must be slower than a reported percentile.
 const BEYOND_MIN: f64 = 10.0;
 /// Maximum difference between the measuring clock and the system clock, as a share of the trial.
 const APART_SHARE_MAX: f64 = 1e-3;
 /// Clock difference that is always accepted, because reading several clocks takes time (ns).
 const APART_MIN_NS: u64 = 100_000;
-/// Minimum suspension of the machine that makes a trial suspect (ns). Shorter ones come from
+/// Minimum suspension of the machine that makes a trial suspect (ns). Shorter times come from
 /// inaccurate clocks.
 const ASLEEP_MIN_NS: i64 = 1_000_000;
-/// Minimum deviation of the wall clock that shows that the clock was set (ns). A smaller deviation
-/// comes from slewing.
+/// If the wall clock deviates by more than this, it was set (ns). A smaller deviation comes from
+/// slewing.
 const WALL_MIN_NS: u64 = 1_000_000_000;
-/// Maximum extra I/O of the device, as a share of the requested bytes.
+/// Maximum I/O on the device in addition to the requested bytes, as a share of the requested bytes.
 const EXTRA_SHARE_MAX: f64 = 0.1;
-/// Extra I/O that is always accepted, for file system metadata (bytes).
+/// Additional I/O on the device that is always accepted, because of file system metadata (bytes).
 const EXTRA_MIN_BYTES: u64 = 1 << 20;
-/// Maximum read-ahead of the kernel per thread of buffered sequential reads (bytes).
+/// How far the kernel may read ahead for each thread of buffered sequential reads (bytes).
 const READ_AHEAD_BYTES: u64 = 16 << 20;
-/// Maximum user time of other processes, as a share of all CPUs.
+/// Maximum user time of other processes, as a share of the time of all CPUs.
 const OTHERS_SHARE_MAX: f64 = 0.2;
-/// Maximum steal time, as a share of all CPUs.
+/// Maximum steal time, as a share of the time of all CPUs.
 const STOLEN_SHARE_MAX: f64 = 0.02;
-/// Minimum number of bytes of a trial that is checked for being served from memory.
+/// A trial that moved fewer bytes is not checked for requests that memory served instead of
+/// storage.
 const MEMORY_MIN_BYTES: u64 = 4 << 20;
 /// A trial counts as served from memory if storage transferred less than this share of its bytes,
 /// or if more than this share went through the page cache.
 const MEMORY_SHARE_MAX: f64 = 0.5;
 /// Maximum time that a CPU quota may throttle threads, as a share of the trial.
 const THROTTLED_SHARE_MAX: f64 = 0.02;
-/// Minimum length of a trial in which CPU accounting has enough ticks (ns).
+/// Minimum length of a trial whose CPU use is checked (ns). For shorter trials, the clock tick of
+/// the kernel's CPU accounting is too coarse.
 const LOAD_TRIAL_NS: u64 = 200_000_000;
-/// Share of the control group's I/O limit above which the limit determines the rate.
+/// If the rate exceeds this share of the control group's I/O limit, the limit determines the rate.
 const IO_LIMIT_SHARE: f64 = 0.9;
 /// Maximum share of a trial that threads may spend waiting for a CPU.
 const RUN_DELAY_SHARE_MAX: f64 = 0.2;
-/// Minimum number of requests that an open loop issues in a trial.
+/// Minimum number of requests that must be due in a trial of an open loop.
 const REQUESTS_MIN: f64 = 3.0;
 /// Maximum share of requests that may complete inside the submit call.
 const AT_ONCE_SHARE_MAX: f64 = 0.5;
-/// Maximum share of requests that a server may answer with a request to try again later.
+/// Maximum share of requests that a server may answer with "try again later".
 const BUSY_SHARE_MAX: f64 = 1e-3;
-/// Maximum size of requests that need few memory segments even on small pages (bytes).
+/// Requests up to this size need few memory segments even without huge pages (bytes).
 const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Runs all checks on one trial.
@@ -207,7 +214,7 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         }
         return verdict;
     }
-    // A reference device in this process has no stored blocks and no page cache, and it busy-waits.
+    // An in-process reference device has no stored blocks and no page cache, and it busy-waits.
     let real = !key.is_issued_by(EngineKind::Delay);
     if real {
         check_holes(key, around, &mut verdict);
@@ -283,7 +290,7 @@ fn check_holes(key: &PointKey, around: &Circumstances, verdict: &mut Verdict) {
     }
 }
 
-/// Checks that cold reads reached the device.
+/// Checks that reads reached the device if the page cache was scrubbed or is bypassed.
 fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let read = trial.directions[0].bytes;
     let left = trial.scrub.and_then(|scrub| scrub.resident_after_bytes).unwrap_or(0);
@@ -317,7 +324,7 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
 }
 
 /// Returns the remedy for buffered reads that did not reach the device. Empty for direct reads,
-/// because no remedy works for every cache below the page cache.
+/// because no remedy works for all caches that can serve them.
 fn device_remedy(key: &PointKey, read_bytes: u64, around: &Circumstances) -> String {
     let region = around.target_bytes;
     if key.is_direct() {
@@ -335,8 +342,8 @@ fn device_remedy(key: &PointKey, read_bytes: u64, around: &Circumstances) -> Str
 }
 
 /// Checks whether buffered reads wrapped around their region, so that later reads came from the
-/// page cache. Returns the result. It is false if the device has counters, which show cache hits
-/// directly, and if the page cache cannot hold the region.
+/// page cache. Returns true if they did. Always returns false if the device has I/O counters,
+/// because the counters show cache hits directly, or if the page cache cannot hold the region.
 fn check_revisits(
     key: &PointKey,
     trial: &Trial,
@@ -361,8 +368,9 @@ fn check_revisits(
     revisits
 }
 
-/// Checks for I/O of other programs on the device. Allows for I/O that the system adds: read-ahead
-/// and whole pages for buffered requests, the journal for durable writes and growing files.
+/// Checks for I/O of other programs on the device. I/O that the system adds to the requests is not
+/// reported. For buffered requests, this is read-ahead and whole pages. For durable writes and
+/// growing files, it is the journal.
 fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(device) = trial.device.filter(|_| around.counted) else { return };
     let [reads, writes] = [0, 1].map(|op: usize| trial.directions[op].bytes);
@@ -404,8 +412,8 @@ fn check_busy(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// Checks the CPU use of other programs, and the steal time. Kernel threads that serve the requests
-/// have no user time, so user time of other processes is never caused by the trial.
+/// Checks the CPU use of other programs, and the steal time. The trial causes no user time in other
+/// processes, because the kernel threads that serve its requests have no user time.
 fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
     if trial.soaked || trial.elapsed_ns < LOAD_TRIAL_NS {
         return;
@@ -422,8 +430,8 @@ fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// Checks how long runnable threads waited because another program used their CPU. Not checked if
-/// there are more threads than CPUs, because the threads then wait for each other.
+/// Checks how long runnable threads waited because another program used their CPU. This is not
+/// checked if there are more threads than CPUs, because the threads then wait for each other.
 fn check_run_delay(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let pool = if key.is_issued_by(EngineKind::Threads) { key.depth() } else { 1 };
     let threads = key.threads().saturating_mul(pool).max(1);
@@ -482,7 +490,7 @@ fn check_throttling(trial: &Trial, around: &Circumstances, verdict: &mut Verdict
     }
 }
 
-/// Checks that enough requests are slower than the percentile to make the percentile meaningful.
+/// Checks that a trial has enough requests for the percentile to be meaningful.
 fn check_tail(trial: &Trial, tail: Tail, verdict: &mut Verdict) {
     let (requests, least) = (trial.requests(), tail.requests_min());
     if requests < least {
@@ -536,8 +544,8 @@ fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     }
 }
 
-/// Checks whether an open loop fell behind and thus measured its backlog instead of the requested
-/// rate.
+/// Checks whether an open loop kept up with the requested rate. If it did not, the trial measured
+/// the backlog.
 fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some(asked) = key.requests_per_s() else { return };
     let due = asked * trial.elapsed_ns as f64 / 1e9;
@@ -605,7 +613,7 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         verdict.flag(State::Suspect, Check::InMemory, text);
         return;
     }
-    // A network target is not in this host's page cache, but a server on this host may use it.
+    // The client does not cache a network target. Dirty pages can come from a server on this host.
     let is_here = !key.is_issued_by(EngineKind::Network);
     let dirtied = around.dirtied_bytes.filter(|_| is_here).unwrap_or(0);
     if written > MEMORY_MIN_BYTES && dirtied as f64 > written as f64 * MEMORY_SHARE_MAX {
@@ -637,7 +645,7 @@ fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
 
 fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     if key.polls() || key.is_replay() {
-        // Polling always uses a whole CPU, and a replay spins through short gaps.
+        // Polling always uses a whole CPU, and a replay busy-waits during short pauses.
         return;
     }
     let pool = if key.is_issued_by(EngineKind::Threads) { key.depth() } else { 1 };
@@ -654,7 +662,8 @@ fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdic
     }
 }
 
-/// Whether reads must reach the device: they are direct, or the page cache was scrubbed.
+/// Returns true if reads must reach the device, because they are direct or the page cache was
+/// scrubbed.
 pub fn is_cold(caching: Caching, scrubbed: bool) -> bool {
     caching.is_direct() || scrubbed
 }
@@ -671,7 +680,6 @@ mod tests {
         judged_as(|_| {}, change)
     }
 
-    /// Judges a trial like `judged`, with a modified workload.
     fn judged_as(
         rename: impl FnOnce(&mut PointKey),
         change: impl FnOnce(&mut Trial, &mut Circumstances),
@@ -690,7 +698,7 @@ mod tests {
 
     #[test]
     fn time_in_flushes_is_time_without_requests() {
-        // A thousand reads of 1 ms, four at a time, take 250 ms. The rest of the second is flushes.
+        // 1000 reads of 1 ms at queue depth 4 take 250 ms. Flushes take the other 750 ms.
         let with = |flushes_ns: u64| {
             judged_as(
                 |key| key.workload.depth = 4,

@@ -39,7 +39,7 @@ pub struct WorkloadDocument {
     pub ioengine: String,
     /// The name of the caching mode.
     pub caching: String,
-    /// The size of the region of each target that is accessed (bytes).
+    /// The size of the region that is accessed in each target (bytes).
     pub size_bytes: u64,
     /// The share of reads among the requests (percent).
     pub read_percent: u32,
@@ -61,7 +61,8 @@ pub struct WorkloadSettings {
     pub targets: u32,
     /// The chunk size of the stripe over the targets (bytes). Null if the targets are not striped.
     pub chunk_bytes: Option<u64>,
-    /// How threads share a region: own, shared or interlocked.
+    /// How threads share a region. Each thread has its own part (own), all threads use the whole
+    /// region (shared), or all threads take requests from one sequential stream (interlocked).
     pub placement: String,
     /// The kind of data that is written: random, zero or verified.
     pub content: String,
@@ -101,10 +102,9 @@ pub struct WorkloadSettings {
     pub grows_file: bool,
     /// The names of the I/O engine's options that were enabled.
     pub options: Vec<String>,
-    /// The number of a thread's writes between two calls of fsync. Null if fsync is not called.
+    /// Each thread calls fsync after this number of writes. Null if fsync is not called.
     pub fsync: Option<u32>,
-    /// The number of a thread's writes between two calls of fdatasync. Null if fdatasync is not
-    /// called.
+    /// Each thread calls fdatasync after this number of writes. Null if fdatasync is not called.
     pub fdatasync: Option<u32>,
     /// The state of the file's blocks at the start of a trial.
     pub blocks: Blocks,
@@ -150,8 +150,8 @@ pub struct ReplayDocument {
     pub bytes: u64,
     /// The time that the recorded program took (ns).
     pub recorded_ns: u64,
-    /// The factor by which the program's pauses between requests were shortened. Null if requests
-    /// were issued without pauses.
+    /// The factor by which the recorded program's pauses between requests were shortened. Null if
+    /// requests were issued without pauses.
     pub speed: Option<f64>,
     /// The differences between the replay and the recorded program, in words. Empty if there are
     /// none.

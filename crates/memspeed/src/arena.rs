@@ -1,5 +1,6 @@
 //! The memory of one thread: an anonymous mapping with pages of a chosen size. The thread that uses
-//! the mapping is also the first to touch the pages.
+//! the mapping is also the first to touch the pages, so that the kernel can place them on the NUMA
+//! node of this thread.
 
 use std::fs;
 use std::io;
@@ -78,8 +79,9 @@ impl Arena {
     }
 
     /// Returns the arrays of a kernel for a working set. The arrays are consecutive, and each
-    /// starts `offset_bytes` after the start of a page. Non-temporal stores need line alignment, so
-    /// arrays of non-temporal kernels start at the last line boundary at or before that offset.
+    /// starts `offset_bytes` after the start of a page. Non-temporal stores need arrays that are
+    /// aligned to cache lines. For kernels that use such stores, the offset is rounded down to a
+    /// multiple of the line size.
     ///
     /// # Panics
     /// The working set is larger than the arena, or the offset is a page or more.
@@ -90,7 +92,7 @@ impl Arena {
         let stride = if offset_bytes > 0 { stride + PAGE_BYTES } else { stride };
         let start = |index: usize| index * stride + offset_bytes - odd;
         let end = start(kernel.arrays() - 1) + bytes;
-        assert!(offset_bytes < PAGE_BYTES && end <= self.bytes, "the set does not fit the arena");
+        assert!(offset_bytes < PAGE_BYTES && end <= self.bytes, "the arrays exceed the memory");
         // Arrays that the kernel does not use may lie outside the arena. They are never accessed.
         let at = |index: usize| self.base.wrapping_add(start(index));
         Arrays { a: at(0), b: at(1), c: at(2), bytes }

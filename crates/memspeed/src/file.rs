@@ -8,7 +8,8 @@ use std::os::fd::FromRawFd;
 /// when it is closed.
 ///
 /// # Errors
-/// The kernel refuses, for example because too many files are open or because of a sandbox.
+/// The kernel does not create the file, for example because too many files are open or because a
+/// sandbox forbids it.
 pub fn in_memory() -> io::Result<File> {
     // SAFETY: the name is a string that ends with a zero byte.
     let fd = unsafe { libc::memfd_create(c"halfpower".as_ptr(), libc::MFD_CLOEXEC) };

@@ -1,14 +1,14 @@
-//! The kernels, which are the memory operations that are measured. This module defines how many
+//! The memory operations that are measured, which are called kernels. This module defines how many
 //! arrays each kernel uses, and how many bytes count as moved.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// The size of a cache line (bytes). It is 64 bytes on all x86-64 CPUs and on nearly all others. On
-/// CPUs with longer lines, a touch moves more bytes than are counted.
+/// CPUs with longer lines, the touch kernels move more bytes than are counted.
 pub const LINE_BYTES: usize = 64;
-/// The granularity of array sizes (bytes). It is the size of eight of the widest vectors, so that
-/// no loop has a remainder.
+/// Array sizes are multiples of this size (bytes). It is the size of eight of the widest vectors,
+/// so that no loop has a remainder.
 pub(crate) const GRANULE_BYTES: usize = 8 * LINE_BYTES;
 /// The minimum working set (bytes). It has room for three arrays of at least one granule.
 pub const SET_BYTES_MIN: usize = 4096;
@@ -50,7 +50,7 @@ impl Kernel {
         Kernel::Triad,
     ];
 
-    /// Returns the name of the kernel on the command line.
+    /// Returns the name of the kernel on the command line, such as `touch-read`.
     pub fn name(self) -> &'static str {
         match self {
             Kernel::Load => "load",
@@ -65,7 +65,8 @@ impl Kernel {
         }
     }
 
-    /// Returns the number of arrays. All arrays have the same share of the working set.
+    /// Returns the number of arrays that the kernel uses. Each array gets the same share of the
+    /// working set.
     pub fn arrays(self) -> usize {
         match self {
             Kernel::Triad => 3,

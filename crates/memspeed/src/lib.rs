@@ -10,12 +10,13 @@
 //! - **traffic**: all bytes that the program's instructions read and write. For a copy, this is
 //!   twice the number of bytes copied.
 //!
-//! Neither convention counts the lines that a store fetches before it changes them
+//! Neither convention counts the cache lines that a store reads from memory before it changes them
 //! (write-allocate).
 //!
-//! This crate reads no clock. Callers pass a clock, and may pin threads. All `unsafe` code is in
-//! `arena`, `loops`, `vector`, `x86`, `threads` and `file`. The crate runs on Linux only. Vector
-//! loops exist for x86-64 (AVX2 or AVX-512, depending on the CPU). Other CPUs use portable loops.
+//! This crate reads no clock. Callers pass a function that reads a clock, and a function that may
+//! pin threads. All `unsafe` code is in `arena`, `loops`, `vector`, `x86`, `threads` and `file`.
+//! The crate runs on Linux only. Vector loops exist for x86-64 (AVX2 or AVX-512, depending on the
+//! CPU). Other CPUs use portable loops.
 
 pub mod kernel;
 

@@ -13,7 +13,7 @@ use crate::vector::Vector;
 #[cfg(target_arch = "x86_64")]
 use crate::x86::{Avx2, Avx512};
 
-/// The word that is stored: 1.0 as a double, which is neither zero, denormal nor large.
+/// The word that is written to memory. It is the double 1.0, which is not zero, denormal or large.
 pub(crate) const WORD: u64 = 0x3ff0_0000_0000_0000;
 /// The factor `s` of the triad.
 const FACTOR: f64 = 3.0;
@@ -87,12 +87,12 @@ pub(crate) struct Arrays {
 /// read, and 0 for all other kernels.
 ///
 /// # Safety
-/// The arrays that the kernel uses must be disjoint, and each must be valid memory of this thread
-/// for `bytes`. `bytes` must be a multiple of `GRANULE_BYTES`. Arrays that a non-temporal kernel
-/// writes must be aligned to cache lines. `isa` must be one of [`Isa::available`].
+/// The arrays that the kernel uses must be disjoint. Each must be valid for `bytes` bytes, and only
+/// this thread may use it. `bytes` must be a multiple of `GRANULE_BYTES`. Arrays that a
+/// non-temporal kernel writes must be aligned to cache lines. `isa` must be one of
+/// [`Isa::available`].
 pub(crate) unsafe fn passes(kernel: Kernel, isa: Isa, arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: the caller's promises are passed on; each function runs on a CPU that has its
-    // instructions.
+    // SAFETY: the caller keeps the promises above, and the CPU supports the instructions of `isa`.
     unsafe {
         match (kernel, isa) {
             (Kernel::Copy, _) => memcpy(arrays, count),
@@ -124,7 +124,7 @@ unsafe fn avx512(kernel: Kernel, arrays: Arrays, count: u64) -> u64 {
 
 #[inline(always)]
 unsafe fn vectors<V: Vector>(kernel: Kernel, arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: the caller's promises are the promises of each loop.
+    // SAFETY: the caller keeps the promises of `passes`, and no loop needs more.
     unsafe {
         match kernel {
             Kernel::Load => load::<V>(arrays, count),
@@ -290,8 +290,8 @@ mod tests {
     use crate::kernel::GRANULE_BYTES;
 
     /// Three arrays of doubles with a guard line before and after each array. The guard lines must
-    /// not change. The doubles are small integers, so that sums and products are exact, whether or
-    /// not the instructions are fused.
+    /// not change. The doubles are small integers, so that sums and products are exact with and
+    /// without fused multiply-add.
     struct Guarded {
         words: Vec<u64>,
         start: usize,

@@ -15,8 +15,8 @@ use crate::arena::{Arena, PAGE_BYTES, Pages};
 use crate::kernel::{Kernel, SET_BYTES_MIN};
 use crate::loops::{Arrays, Isa, passes};
 
-/// The time between the arrival of the last thread at the barrier and the common start (ns). A
-/// sleeping thread needs this time to wake up.
+/// All threads start this long after the last thread reached the barrier (ns). A sleeping thread
+/// needs this time to wake up.
 const START_AFTER_NS: u64 = 60_000;
 /// The maximum factor by which the number of passes grows from one calibration step to the next.
 const GROWTH_MAX: u64 = 64;
@@ -54,8 +54,8 @@ pub struct Plan<'a> {
 pub struct World<'a> {
     /// Reads the clock (ns). Any thread may call this function.
     pub now_ns: &'a (dyn Fn() -> u64 + Sync),
-    /// Pins a thread, or does nothing. Each thread passes its number to this function before the
-    /// thread touches its memory.
+    /// Pins the calling thread to a CPU, or does nothing. Each thread calls this function with its
+    /// number before it touches its memory.
     pub pin: &'a (dyn Fn(usize) + Sync),
     /// Returns true if the measurement must stop before the next sample.
     pub stop: &'a (dyn Fn() -> bool + Sync),
@@ -68,7 +68,8 @@ pub struct Reading {
     pub case: Case,
     /// The number of threads that ran the case.
     pub threads: usize,
-    /// The rate of each sample over all threads, in the convention "once" (bytes/s).
+    /// The rate of each sample over all threads (bytes/s), in the convention "once" of the crate's
+    /// documentation.
     pub once_bytes_per_s: Vec<f64>,
     /// The factor that converts a rate from the convention "once" to the convention "traffic".
     pub traffic_per_once: f64,
@@ -126,14 +127,14 @@ struct Shared<'a> {
     barrier: Barrier,
     failed: AtomicBool,
     error: Mutex<Option<io::Error>>,
-    /// The start of the sample (ns). The first thread sets this field and the next two fields for
-    /// all threads: the number of passes of each case, and whether the measurement has ended.
+    /// The common start of the sample (ns). The first thread sets this field, `passes` and
+    /// `finished` for all threads.
     start_ns: AtomicU64,
     passes: Vec<AtomicU64>,
     finished: AtomicBool,
     /// The share of the first thread's arena that is on huge pages. None if the share is unknown.
     huge_share: Mutex<Option<f64>>,
-    /// The start and end of each sample of each case, over all threads.
+    /// The start and end of each sample, for each case.
     spans: Vec<Vec<Span>>,
 }
 
@@ -167,7 +168,6 @@ impl<'a> Shared<'a> {
         self.failed.store(true, Ordering::Relaxed);
     }
 
-    /// Runs a thread from its start to its last sample.
     fn run_thread(&self, number: usize) {
         if !self.all_started.wait() {
             return;
@@ -242,7 +242,7 @@ impl<'a> Shared<'a> {
             self.run(case, arrays, count);
             let took_ns = (self.world.now_ns)().saturating_sub(start_ns).max(1);
             let wanted = (count as f64 * self.plan.sample_ns as f64 / took_ns as f64).ceil() as u64;
-            // Passes that took at least a quarter of a sample are long enough to extrapolate from.
+            // A run of at least a quarter of the sample time is long enough to extrapolate from.
             if took_ns.saturating_mul(4) >= self.plan.sample_ns {
                 return wanted.max(1);
             }
@@ -251,8 +251,9 @@ impl<'a> Shared<'a> {
     }
 
     fn run(&self, case: Case, arrays: Arrays, count: u64) {
-        // SAFETY: the arrays are this thread's own, disjoint, and line-aligned where required;
-        // `check` and `Arena::arrays` ensure that. The instruction set comes from `Isa::available`.
+        // SAFETY: `check` and `Arena::arrays` ensure that only this thread uses the arrays, and
+        // that they are disjoint and aligned where required. The instruction set comes from
+        // `Isa::available`.
         black_box(unsafe { passes(case.kernel, self.plan.isa, arrays, count) });
     }
 
@@ -287,8 +288,8 @@ impl<'a> Shared<'a> {
 mod tests {
     use super::*;
 
-    /// Returns a test clock. Each reading on any thread is one microsecond later than the previous
-    /// reading.
+    /// Returns a test clock. Each call, on any thread, returns a time one microsecond after the
+    /// last.
     fn ticking() -> impl Fn() -> u64 + Sync {
         let ticks = AtomicU64::new(0);
         move || ticks.fetch_add(1, Ordering::Relaxed) * 1000
@@ -332,8 +333,8 @@ mod tests {
         for reading in readings {
             let once = reading.case.kernel.once_bytes(1 << 16) as f64;
             assert_eq!((reading.once_bytes_per_s.len(), reading.threads), (2, 3));
-            // The three starts and three ends are six clock readings, so a sample lasts at least
-            // five clock steps.
+            // The three threads read the clock at their starts and ends, which are six readings. A
+            // sample therefore lasts at least 5 us.
             let most = 3.0 * once * 1e6 / 5.0;
             assert!(reading.once_bytes_per_s.iter().all(|rate| *rate <= most), "{reading:?}");
         }

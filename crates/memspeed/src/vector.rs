@@ -3,8 +3,9 @@
 /// A vector register that holds 64-bit words.
 ///
 /// # Safety
-/// Methods may only be called on a CPU that has the instructions of the implementation. Pointers
-/// must be valid for `BYTES` bytes. The pointer passed to `stream` must be aligned to `BYTES`.
+/// Methods may only be called on a CPU that supports the instructions of the implementation.
+/// Pointers must be valid for `BYTES` bytes. The pointer passed to `stream` must be aligned to
+/// `BYTES`.
 pub(crate) unsafe trait Vector: Copy {
     /// The width of the vector (bytes).
     const BYTES: usize;

@@ -1,7 +1,7 @@
 //! AVX2 and AVX-512 vectors.
 //!
-//! The methods are inlined into functions of `loops` that enable the instructions, so that no calls
-//! remain.
+//! The methods must be inlined into functions of `loops` that have the attribute `target_feature`.
+//! Otherwise, each intrinsic would be a function call.
 #![cfg(target_arch = "x86_64")]
 
 use std::arch::x86_64::*;
@@ -16,43 +16,43 @@ pub(crate) struct Avx2(__m256i);
 #[derive(Clone, Copy)]
 pub(crate) struct Avx512(__m512i);
 
-// SAFETY: only instructions of AVX2 and FMA are used.
+// SAFETY: the methods use only AVX2, FMA and SSE instructions.
 unsafe impl Vector for Avx2 {
     const BYTES: usize = 32;
 
     #[inline(always)]
     unsafe fn splat(word: u64) -> Avx2 {
-        // SAFETY: the caller's CPU has AVX2.
+        // SAFETY: the caller ensures that the CPU has AVX2.
         Avx2(unsafe { _mm256_set1_epi64x(word as i64) })
     }
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Avx2 {
-        // SAFETY: the caller's pointer is valid for 32 bytes.
+        // SAFETY: the caller ensures that the pointer is valid for 32 bytes.
         Avx2(unsafe { _mm256_loadu_si256(from.cast()) })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's pointer is valid for 32 bytes.
+        // SAFETY: the caller ensures that the pointer is valid for 32 bytes.
         unsafe { _mm256_storeu_si256(to.cast(), self.0) };
     }
 
     #[inline(always)]
     unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller's pointer is valid for 32 bytes and a multiple of 32.
+        // SAFETY: the caller ensures that the pointer is valid for 32 bytes and aligned to 32.
         unsafe { _mm256_stream_si256(to.cast(), self.0) };
     }
 
     #[inline(always)]
     unsafe fn add(self, other: Avx2) -> Avx2 {
-        // SAFETY: the caller's CPU has AVX2.
+        // SAFETY: the caller ensures that the CPU has AVX2.
         Avx2(unsafe { _mm256_add_epi64(self.0, other.0) })
     }
 
     #[inline(always)]
     unsafe fn triad(self, s: Avx2, c: Avx2) -> Avx2 {
-        // SAFETY: the caller's CPU has AVX2 and FMA.
+        // SAFETY: the caller ensures that the CPU has AVX2 and FMA.
         Avx2(unsafe {
             let [b, s, c] = [self.0, s.0, c.0].map(|words| _mm256_castsi256_pd(words));
             _mm256_castpd_si256(_mm256_fmadd_pd(s, c, b))
@@ -74,43 +74,43 @@ unsafe impl Vector for Avx2 {
     }
 }
 
-// SAFETY: only instructions of AVX-512F are used.
+// SAFETY: the methods use only AVX-512F and SSE instructions.
 unsafe impl Vector for Avx512 {
     const BYTES: usize = 64;
 
     #[inline(always)]
     unsafe fn splat(word: u64) -> Avx512 {
-        // SAFETY: the caller's CPU has AVX-512F.
+        // SAFETY: the caller ensures that the CPU has AVX-512F.
         Avx512(unsafe { _mm512_set1_epi64(word as i64) })
     }
 
     #[inline(always)]
     unsafe fn load(from: *const u8) -> Avx512 {
-        // SAFETY: the caller's pointer is valid for 64 bytes.
+        // SAFETY: the caller ensures that the pointer is valid for 64 bytes.
         Avx512(unsafe { _mm512_loadu_si512(from.cast()) })
     }
 
     #[inline(always)]
     unsafe fn store(self, to: *mut u8) {
-        // SAFETY: the caller's pointer is valid for 64 bytes.
+        // SAFETY: the caller ensures that the pointer is valid for 64 bytes.
         unsafe { _mm512_storeu_si512(to.cast(), self.0) };
     }
 
     #[inline(always)]
     unsafe fn stream(self, to: *mut u8) {
-        // SAFETY: the caller's pointer is valid for 64 bytes and a multiple of 64.
+        // SAFETY: the caller ensures that the pointer is valid for 64 bytes and aligned to 64.
         unsafe { _mm512_stream_si512(to.cast(), self.0) };
     }
 
     #[inline(always)]
     unsafe fn add(self, other: Avx512) -> Avx512 {
-        // SAFETY: the caller's CPU has AVX-512F.
+        // SAFETY: the caller ensures that the CPU has AVX-512F.
         Avx512(unsafe { _mm512_add_epi64(self.0, other.0) })
     }
 
     #[inline(always)]
     unsafe fn triad(self, s: Avx512, c: Avx512) -> Avx512 {
-        // SAFETY: the caller's CPU has AVX-512F.
+        // SAFETY: the caller ensures that the CPU has AVX-512F.
         Avx512(unsafe {
             let [b, s, c] = [self.0, s.0, c.0].map(|words| _mm512_castsi512_pd(words));
             _mm512_castpd_si512(_mm512_fmadd_pd(s, c, b))

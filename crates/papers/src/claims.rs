@@ -1,9 +1,9 @@
-//! The claims of the two papers, and a function that judges whether a value meets a claim. A claim
-//! is a number in the text of a paper, with its unit and source.
+//! The claims of the two papers, and the function [`judge`], which compares a value with a claim. A
+//! claim is a number in the text of a paper, with its unit and source.
 //!
-//! The claims are in `data/claims.csv`. A claim is judged by one of two standards. On the paper's
-//! own machine, the value must match the published value ([`Standard::Reproduction`]). On another
-//! machine, the question is whether the effect still exists ([`Standard::Effect`]).
+//! The claims are in `data/claims.csv`. [`judge`] has two standards. A value from the paper's own
+//! machine must match the published value ([`Standard::Reproduction`]). For a value from another
+//! machine, the question is whether the effect exists there too ([`Standard::Effect`]).
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -11,9 +11,9 @@ use simulator::Description;
 
 use crate::data_file::{self, Row};
 
-/// The claims of both papers, as a CSV file.
 const CLAIMS: &str = include_str!("../data/claims.csv");
-/// The relative tolerance for a value on the paper's own machine.
+/// The largest accepted relative difference from the published value, for
+/// [`Standard::Reproduction`].
 pub const TOLERANCE: f64 = 0.10;
 
 /// One of the two papers.
@@ -29,15 +29,15 @@ impl Paper {
     /// Both papers. The older paper is first.
     pub const ALL: [Paper; 2] = [Paper::Riedel97, Paper::Chung2000];
 
-    /// Returns the paper of a claim. The names of claims begin with R in the first paper and with C
-    /// in the second.
+    /// Returns the paper that contains a claim. The names of the first paper's claims begin with R,
+    /// and those of the second paper's claims begin with C.
     pub fn of_claim(id: &str) -> Paper {
         if id.starts_with('R') { Paper::Riedel97 } else { Paper::Chung2000 }
     }
 
-    /// Checks whether a built-in system describes a machine of this paper. The second paper
-    /// repeated measurements of the first paper on the E-5000, so that machine belongs to both
-    /// papers.
+    /// Checks whether the built-in system with this name describes a machine of this paper. The
+    /// E-5000 belongs to both papers, because the second paper repeated measurements of the first
+    /// paper on this machine.
     pub fn describes(self, system: &str) -> bool {
         let own = match self {
             Paper::Riedel97 => "nt4-",
@@ -47,7 +47,8 @@ impl Paper {
         is_own && Description::names().any(|name| name == system)
     }
 
-    /// Returns the name of the paper on the command line and in the data.
+    /// Returns the short name of the paper, such as `riedel97`. The command line and `claims.csv`
+    /// use this name.
     pub fn name(self) -> &'static str {
         match self {
             Paper::Riedel97 => "riedel97",
@@ -72,21 +73,21 @@ impl Paper {
 /// How the simulator uses a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
-    /// The claim is an input of the simulator and is not scored. Either a system file cites the
-    /// claim, or the claim describes the set-up.
+    /// The claim is an input of the simulator, so it is not scored. A value in a system file is
+    /// taken from the claim, or the claim describes the set-up of a measurement.
     Input,
-    /// The simulator computes the claim.
+    /// The simulator computes a value for the claim, and the value is judged.
     Check,
-    /// A simulation could compute the claim, but no system file describes the measured machine.
+    /// A simulation could compute a value, but no system file describes the measured machine.
     NotSimulated,
-    /// The claim contradicts another number of the same paper, which is an input.
+    /// The claim contradicts another number of the same paper, and that number is an input of the
+    /// simulator.
     Contradicted,
-    /// A simulation of storage cannot compute the claim.
+    /// A simulation of storage cannot compute a value for the claim.
     Out,
 }
 
 impl Role {
-    /// Returns the role that has this name in the data. None if the name is unknown.
     fn named(name: &str) -> Option<Role> {
         match name {
             "input" => Some(Role::Input),
@@ -99,33 +100,34 @@ impl Role {
     }
 }
 
-/// The kind of effect that a claim states, for [`Standard::Effect`].
+/// The kind of effect that a claim states. [`Standard::Effect`] has a rule for each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Something is faster, larger or more expensive, by a factor ("times") or by a percentage.
     Gain,
-    /// A loss, or a share that is reached (percent).
+    /// A loss or a share, such as a loss of 50% of the throughput or a CPU utilisation of 40%.
     Share,
-    /// A request size, a depth or a number of disks at which something happens.
+    /// A threshold: a request size, a queue depth or a number of disks at which something happens.
     Place,
-    /// A rate, a time or a cost of the paper's machine. It does not apply to another machine.
+    /// A rate, a time or a cost of the paper's machine. Other machines are not judged by it.
     Absolute,
 }
 
 /// The standard by which a value is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standard {
-    /// For the paper's own machine. The value must be within 10% of the published number or range.
-    /// If the paper states only one limit ("more than", "at most"), only that limit counts. The
-    /// words "up to" refer to the largest value that the paper measured. Sizes, depths and numbers
-    /// of disks come from grids, so they must be equal to the published number. After the word
-    /// "above", they may be one grid step larger.
+    /// The standard for a value from the paper's own machine. The value must be within 10% of the
+    /// published number or range. If the paper states a lower or an upper limit ("more than", "at
+    /// most"), the value may be any distance beyond the limit. A number after "up to" is not a
+    /// limit, but the largest value that the paper measured. Request sizes, depths and numbers of
+    /// disks were tested in steps, so the value must be equal to the published number. If the paper
+    /// says "above", the value of the next step also meets the claim.
     Reproduction,
-    /// For another machine. The question is whether the effect exists there. A gain must be at
-    /// least the square root of the published factor, which is half of the factor on a logarithmic
-    /// scale. A loss or a share must be at least half of the published value. An upper limit must
-    /// not be exceeded. Sizes, depths and numbers of disks are judged as on the paper's machine. An
-    /// absolute number cannot be judged.
+    /// The standard for a value from another machine, where the effect may be weaker. A gain must
+    /// be at least the square root of the published factor, for example 3.2 if the paper states 10.
+    /// A loss or a share must be at least half of the published value. If the published value is an
+    /// upper limit, the value must not exceed it. Sizes, depths and numbers of disks are judged as
+    /// for [`Standard::Reproduction`]. A rate, a time or a cost cannot be judged.
     Effect,
 }
 
@@ -137,12 +139,12 @@ pub enum Verdict {
     Holds,
     /// The value does not meet the claim.
     DoesNotHold,
-    /// The claim is not testable here.
+    /// The claim cannot be tested on this machine.
     CannotBeTried,
 }
 
 impl Verdict {
-    /// Returns the verdict in words.
+    /// Returns the verdict in words, such as `holds here`.
     pub fn words(self) -> &'static str {
         match self {
             Verdict::Holds => "holds here",
@@ -157,38 +159,38 @@ impl Verdict {
 pub struct Claim {
     /// The name of the claim: the letter R or C, followed by a number.
     pub id: String,
-    /// The section, or the figure whose caption contains the number.
+    /// The section of the paper, or the figure whose caption contains the number.
     pub section: String,
-    /// The statement of the paper.
+    /// What the number describes, in words.
     pub text: String,
-    /// How the quantity is measured, and the reason for this choice. Empty if the statement itself
-    /// says how.
+    /// How the simulator measures the quantity, and why in this way. Empty if `text` is precise
+    /// enough.
     pub quantity: String,
-    /// The number or word as published.
+    /// The published value as text, such as `7.2` or `N+1`.
     pub value: String,
-    /// The lower end of the published range.
+    /// The published number, or the lower end of the published range.
     pub low: f64,
-    /// The upper end of the published range.
+    /// The upper end of the published range. Equal to `low` if a single number was published.
     pub high: f64,
     /// The unit of the value.
     pub unit: String,
-    /// The words before the number, such as "about" or "at most". Empty if there are none.
+    /// The words that qualify the number, such as "about" or "at most". Empty if there are none.
     pub qualifier: String,
-    /// The kind of the claim, such as measured, derived or rule.
+    /// The kind of the claim, such as `measured`, `derived` or `rule`.
     pub kind: String,
     /// The kind of effect that the claim states.
     pub effect: Effect,
     /// How the simulator uses the claim.
     pub role: Role,
-    /// Why the claim is not scored, which other claim it restates, or why the simulator does not
-    /// meet it.
+    /// A remark. For example, it says why the claim is not scored, which other claim is the same,
+    /// or why the simulated value does not meet the claim.
     pub why: String,
-    /// The name of the claim's group. Empty if the claim is in no group. Claims that contradict
-    /// each other form a group, which counts as one claim.
+    /// The name of the claim's group. Claims that contradict each other form a group, which counts
+    /// as one claim. Empty if the claim is in no group.
     pub group: String,
 }
 
-/// Returns all claims of a paper, in the order of the file.
+/// Returns all claims of a paper, in the order of `claims.csv`.
 pub fn of(paper: Paper) -> Vec<Claim> {
     let all = data_file::rows(CLAIMS).into_iter();
     all.filter(|row| row.text("paper") == paper.name()).map(|row| claim(&row)).collect()
@@ -229,7 +231,7 @@ fn claim(row: &Row) -> Claim {
     }
 }
 
-/// Judges whether a value meets a claim by this standard. The value must have the claim's unit.
+/// Judges whether a value meets a claim. The value must be in the claim's unit.
 pub fn judge(claim: &Claim, value: f64, standard: Standard) -> Verdict {
     let holds = match (standard, claim.effect) {
         (Standard::Reproduction, _) | (Standard::Effect, Effect::Place) => claim.meets(value),
@@ -242,7 +244,7 @@ pub fn judge(claim: &Claim, value: f64, standard: Standard) -> Verdict {
 }
 
 impl Claim {
-    /// Returns the published value or range with its unit and qualifier.
+    /// Returns the published value or range with its unit and qualifier, such as `10 MBps (about)`.
     pub fn published(&self) -> String {
         let range = if self.high > self.low { format!(" to {}", self.high) } else { String::new() };
         let value = format!("{}{range} {}", self.value, self.unit);
@@ -252,20 +254,20 @@ impl Claim {
         }
     }
 
-    /// Checks whether the claim was measured or derived from measurements. Rules and definitions
-    /// are neither.
+    /// Checks whether the number was measured, or derived from measurements. Other claims are, for
+    /// example, rules or prices.
     pub fn is_measured(&self) -> bool {
         ["measured", "derived"].contains(&self.kind.as_str())
     }
 
-    /// Returns the distance of a value from the published range, as a share of the nearer end of
-    /// the range. The distance is 0 inside the range.
+    /// Returns the relative error of a value: its distance from the nearer end of the published
+    /// range, divided by this end. The error is 0 inside the range.
     pub fn distance(&self, value: f64) -> f64 {
         let nearest = value.clamp(self.low, self.high);
         (value - nearest).abs() / nearest.abs()
     }
 
-    /// Returns a gain as a factor. A gain in percent is converted.
+    /// Returns a gain as a factor, such as 1.3 for a gain of 30 percent.
     fn times(&self, value: f64) -> f64 {
         if self.unit == "percent" { 1.0 + value / 100.0 } else { value }
     }
@@ -278,7 +280,7 @@ impl Claim {
         self.says(&["less", "at most", "below", "within", "as much as"])
     }
 
-    /// Checks whether a value meets the claim on the paper's own machine.
+    /// Checks whether a value meets the claim by [`Standard::Reproduction`].
     fn meets(&self, value: f64) -> bool {
         let (low, high) = (self.low * (1.0 - TOLERANCE), self.high * (1.0 + TOLERANCE));
         let on_a_grid = ["KB", "requests", "disks", "drives"].contains(&self.unit.as_str());
@@ -346,8 +348,8 @@ mod tests {
 
     #[test]
     fn on_another_machine_the_effect_must_exist() {
-        // The published values are ten times (R065), a gain of 30% (C133), a loss of 50% (C073),
-        // and at most 20% (R153).
+        // The published values are a gain by a factor of 10 (R065), a gain of 30% (C133), a loss of
+        // 50% (C073), a loss of at most 20% (R153), and a size of more than 8 KB (R046).
         for (id, value, holds) in [
             ("R065", 3.2, true),
             ("R065", 3.1, false),

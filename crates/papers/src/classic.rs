@@ -1,12 +1,16 @@
-//! The papers' own tools, translated into commands of halfpower, and their output formats.
+//! Translates the command lines of the papers' own tools into commands of halfpower, and formats
+//! results as these tools did.
 //!
-//! Apart from `trace_file`, these modules only translate and have no side effects. `flags` parses
-//! the command line of SQLIO, and `params` parses the parameter file of SQLIO's flag -F. `sqlio`
-//! translates both into flags of `run`. `trace` converts a trial to the line that the papers' SQLIO
-//! wrote for each test, and `trace_file` appends such lines to a file. `text` converts a trial to
-//! SQLIO's output. `cmdgen` writes the command lines of a set of tests. `memspeed` prints the rows
-//! of the papers' Table 2, which lists memory bandwidths. The subcommand `classic` uses these
-//! modules.
+//! The subcommand `classic` uses these modules. Only `trace_file` writes to files.
+//!
+//! - `flags` parses the command line of SQLIO.
+//! - `params` parses the parameter file of SQLIO's flag -F.
+//! - `sqlio` translates both into flags of `run`.
+//! - `text` formats a trial like SQLIO's output.
+//! - `trace` formats a trial as a line of SQLIO's trace file.
+//! - `trace_file` appends such lines to a file.
+//! - `cmdgen` generates the command lines of a set of tests.
+//! - `memspeed` formats memory bandwidths like Table 2 of the first paper.
 
 pub mod flags;
 pub mod params;

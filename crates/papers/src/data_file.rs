@@ -1,7 +1,5 @@
 //! Parses files of published data. The files are in CSV format, and their first line has the names
 //! of the columns.
-//!
-//! The files are compiled into the program, so a row borrows the names of its columns.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +13,7 @@ impl Row {
         self.0.get(column).map_or("", String::as_str)
     }
 
-    /// Checks whether the file has this column and the row's cell in it is empty.
+    /// Checks whether the row's cell in a column is empty. False if the file has no such column.
     pub fn is_empty(&self, column: &str) -> bool {
         self.0.get(column).is_some_and(String::is_empty)
     }
@@ -26,7 +24,7 @@ impl Row {
     }
 }
 
-/// Parses all rows of a file.
+/// Parses the text of a file and returns its rows.
 pub fn rows(file: &'static str) -> Vec<Row> {
     let mut lines = file.lines();
     let names: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
@@ -34,13 +32,14 @@ pub fn rows(file: &'static str) -> Vec<Row> {
     lines.filter(|line| !line.is_empty()).map(row).collect()
 }
 
-/// Parses all cells of a file. The first row has the names of the columns.
+/// Parses the text of a file and returns the cells of each line. The first line has the names of
+/// the columns.
 pub fn cells_of(file: &'static str) -> Vec<Vec<String>> {
     file.lines().filter(|line| !line.is_empty()).map(cells).collect()
 }
 
-/// Parses the cells of a CSV line. Between quotes, a comma belongs to the cell, and two quotes mean
-/// one quote character.
+/// Parses the cells of a CSV line. In a quoted cell, a comma is part of the text, and `""` is an
+/// escaped quote.
 fn cells(line: &str) -> Vec<String> {
     let (mut cells, mut quoted) = (vec![String::new()], false);
     let mut characters = line.chars().peekable();

@@ -1,10 +1,9 @@
-//! Reproduces the papers in the simulator: their figures, tables and claims, with the published
-//! numbers for comparison.
+//! Simulates the figures, tables and claims of the papers, and compares the results with the
+//! published numbers.
 //!
-//! Each figure is a table of points ([`figure`]). Each claim is a function that computes a value
-//! from points ([`claim`]). The [`probe::Lab`] simulates every point once, on all cores. No
-//! parameter is fitted during a reproduction. A point is a built-in system with the set-up that the
-//! paper states.
+//! A point is a built-in system with the set-up that the paper states. Each figure is a table of
+//! points ([`figure`]). For each claim, a function computes a value from points ([`claim`]). The
+//! [`probe::Lab`] simulates each point only once. No parameter is fitted during a reproduction.
 
 pub mod published;
 pub mod probe;
@@ -34,16 +33,17 @@ pub struct FigureResult {
     pub figure: Figure,
     /// The simulated charts of the figure.
     pub charts: Vec<ChartResult>,
-    /// The score of the simulated values at all published points. None if no points were published.
+    /// The errors of the simulated values, relative to the published values. None if no values were
+    /// published.
     pub score: Option<Score>,
-    /// The score of the naive bound at the same points. None if no point has such a bound.
+    /// The errors of the naive bound, relative to the published values. None if there is no bound.
     pub naive: Option<Score>,
 }
 
-/// A reproduced paper.
+/// The results of simulating the figures and claims of a paper.
 #[derive(Clone, Debug)]
 pub struct Reproduction {
-    /// The paper that was reproduced.
+    /// The paper whose figures and claims were simulated.
     pub paper: Paper,
     /// The simulated figures and tables of the paper.
     pub figures: Vec<FigureResult>,
@@ -63,7 +63,8 @@ pub fn figures(paper: Paper) -> Vec<Figure> {
     }
 }
 
-/// Simulates figures of a paper. If `with_claims` is set, also checks the claims of the paper.
+/// Simulates the given figures of a paper. If `with_claims` is set, also checks the claims of the
+/// paper.
 pub fn reproduce(paper: Paper, figures: Vec<Figure>, with_claims: bool) -> Reproduction {
     let lab = Lab::default();
     let probes: Vec<probe::Probe> = figures.iter().flat_map(Figure::probes).collect();
@@ -78,19 +79,19 @@ pub fn reproduce(paper: Paper, figures: Vec<Figure>, with_claims: bool) -> Repro
     Reproduction { paper, figures: measured, claims }
 }
 
-/// Returns the rates, times and costs in the text of a paper.
+/// Returns the claims of a paper that state a rate, a time or a cost (see [`claim::stated`]).
 pub fn stated(paper: Paper) -> Vec<claim::Stated> {
     claim::stated(&figure::published_lab(&figures(paper)), paper, checks(paper))
 }
 
-/// Simulates the value of a claim, measured as in the paper. The value has the unit of the claim
-/// and depends only on the built-in systems. None if no check computes the claim.
+/// Simulates the value of a claim on the built-in systems. The value has the unit of the claim.
+/// None if there is no function that computes this claim.
 pub fn value_of(id: &str) -> Option<claim::Answer> {
     check(id).map(|check| check(&Lab::default()))
 }
 
-/// Returns the built-in systems on which a claim is simulated. The list is empty if no check
-/// computes the claim.
+/// Returns the names of the built-in systems on which a claim is simulated. Empty if there is no
+/// function that computes this claim.
 pub fn systems_of(id: &str) -> Vec<&'static str> {
     check(id).map_or_else(Vec::new, probe::systems_of)
 }
@@ -117,8 +118,8 @@ fn measure(lab: &Lab, figure: Figure, known: &[figure::Explanation]) -> FigureRe
     FigureResult { figure, charts, score, naive }
 }
 
-/// Returns the score of a figure over all published values of its charts. With `naive`, returns the
-/// score of the naive bound instead.
+/// Returns the score of all charts of a figure together. If `naive` is set, this is the score of
+/// the naive bound.
 fn together(charts: &[ChartResult], naive: bool) -> Option<Score> {
     Score::of(&charts.iter().flat_map(|chart| chart.errors(naive)).collect::<Vec<_>>())
 }
@@ -182,8 +183,8 @@ mod tests {
         all.retain(|figure| ["2", "5"].contains(&&*figure.key));
         let paper = reproduce(Paper::Riedel97, all, false);
         let points = paper.figures.iter().map(|one| one.score.as_ref().unwrap().points);
-        // Each series has eight points. Figure 2 has three series of throughput and three of CPU
-        // time. Figure 5 has six series of throughput and five of CPU time.
+        // Each series has eight points. Figure 2 has six series: three of throughput and three of
+        // CPU time. Figure 5 has eleven series: six of throughput and five of CPU time.
         assert_eq!(points.collect::<Vec<_>>(), [48, 88]);
     }
 
@@ -191,8 +192,8 @@ mod tests {
     fn a_claim_that_the_papers_own_figure_contradicts_is_listed_and_not_counted() {
         let paper = reproduce(Paper::Riedel97, Vec::new(), true);
         let claims = paper.claims.unwrap();
-        // Figure 4 shows a load of 2.1% at 64 KB, and already less than 5% at 32 KB. The caption
-        // states 64 KB.
+        // The caption of Figure 4 states that the CPU utilisation is below 5% from 64 KB on. In the
+        // figure itself, it is already below 5% at 32 KB.
         let load = claims.contradicted.iter().find(|one| one.scored.claim.id == "R074").unwrap();
         assert_eq!(load.own, 32.0);
         assert!(claims.scored.iter().all(|one| one.claim.id != "R074"));

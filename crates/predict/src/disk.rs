@@ -2,11 +2,11 @@
 //! depend mainly on this parameter, as in DIXtrac (Schindler and Ganger 1999, "Automated Disk Drive
 //! Characterization").
 //!
-//! `probe` issues single requests and measures their times. `layout` finds revolution, zones, skews
-//! and surfaces from the angles at which reads complete. `seek` finds the seek curve. `buffer`
-//! finds the overheads, read-ahead, segments and write cache. At the end, `predict` measures and
-//! simulates other loads. Their errors are the score of the model and show how far it can be
-//! trusted.
+//! `probe` issues single requests and measures their times. `layout` finds the duration of a
+//! revolution, the zones, the skews and the number of surfaces from the angles at which reads
+//! complete. `seek` finds the seek curve. `buffer` finds the overheads, the read-ahead, the
+//! segments and the write cache. At the end, `predict` measures and simulates other workloads. The
+//! errors of the simulation are the score of the model.
 
 pub mod probe;
 mod layout;
@@ -33,24 +33,24 @@ use self::predict::Predicted;
 use self::probe::{Kind, Probe, SimulatedDisk};
 use self::seek::{Arm, Curve, Cylinders};
 
-/// The system file of a disk before calibration.
+/// The system file with which a calibration starts.
 const BASE: &str = include_str!("disk/disk.toml");
 /// The queue depth of the trial that determines in which order the disk serves its queue.
 const QUEUE_DEPTH: u32 = 32;
-/// The length of the trial that determines in which order the disk serves its queue (ns).
+/// The duration of the trial that determines in which order the disk serves its queue (ns).
 const QUEUE_NS: u64 = 8_000_000_000;
-/// The minimum difference between the errors of two queue orders (a share of the rate). Orders with
-/// a smaller difference cannot be distinguished.
+/// Two queue orders cannot be distinguished if the errors of their simulated rates differ by less
+/// than this share.
 const ORDERS_DIFFER: f64 = 0.03;
-/// The number of writes that test at which sector a write begins. A write is 3/4 of a track long.
+/// The number of long writes in the test for zero-latency writes.
 const TRACK_WRITES: usize = 24;
-/// The size of a write that is long enough to show the rate of the bus (bytes).
+/// The size of the writes that measure the bus rate of a disk without a write cache (bytes).
 const LONG_WRITE_BYTES: u32 = 64 << 10;
-/// The maximum factor by which `refine_write_buffer` corrects the size of the write cache, and the
-/// number of steps.
+/// The maximum factor by which `refine_write_buffer` corrects the size of the write cache.
 const REFINED_WITHIN: f64 = 1.5;
+/// The number of bisection steps in `refine_write_buffer`.
 const REFINEMENTS: usize = 9;
-/// The number of writes to distant positions that show whether the arm moves.
+/// The number of writes in the test for a media cache.
 const FAR_WRITES: u64 = 24;
 /// The seed of all random choices.
 const SEED: u64 = 42;
@@ -64,8 +64,8 @@ struct Values<'a> {
 }
 
 impl Values<'_> {
-    /// Writes a value to the system file and records the value with its interval. Both have the
-    /// unit of the file.
+    /// Writes a value to the system file, and adds the value and its interval to the result.
+    /// `found` has the unit that the system file uses for `key`.
     fn put(&mut self, key: &str, found: Interval) -> Outcome<()> {
         let unit = self.base.value_of(key).map(|(_, unit)| unit).unwrap_or_default();
         // Noise may make a small value negative.
@@ -81,7 +81,7 @@ impl Values<'_> {
         Ok(())
     }
 
-    /// Records a value that is shown to the user but is not part of the system file.
+    /// Adds a value to the result that is not part of the system file.
     fn show(&mut self, key: String, found: Interval, unit: &str) {
         let Interval { value, low, high } = found;
         let (unit, unidentified) = (unit.to_owned(), false);
@@ -163,9 +163,9 @@ pub fn calibrate(
     Ok(calibrated(values, &predicted, &layout, &curve, still_ns))
 }
 
-/// Refuses a disk that writes to distant positions without moving its arm. Such a disk writes the
-/// data to a media cache first. The pauses before the writes differ by parts of a revolution, so
-/// that at least one write hardly waits for the platter.
+/// Returns an error if writes to distant positions complete without a seek. Such a disk first
+/// writes the data to a media cache. The pauses before the writes differ by parts of a revolution,
+/// so that at least one write hardly waits for the platter.
 fn refuse_media_cache(
     probe: &mut dyn Probe,
     curve: &Curve,
@@ -179,7 +179,7 @@ fn refuse_media_cache(
         probe.rest((revolution_ns * (1.0 + number as f64 / FAR_WRITES as f64)) as u64)?;
         let at = if number.is_multiple_of(2) { number * unit } else { last - number * unit };
         let ns = probe.request(Kind::WriteThrough, at, READ_BYTES)?.ns();
-        // The first write is ignored, because it may have to move the arm to the media cache.
+        // The first write is ignored, because the arm may first have to move to the media cache.
         least_ns = if number == 0 { least_ns } else { least_ns.min(ns) };
     }
     let seek_ns = curve.seeks.last().map_or(0.0, |seek| curve.ns(seek.distance));
@@ -195,7 +195,6 @@ fn refuse_media_cache(
     )))
 }
 
-/// Returns the disk model of a system.
 fn disk_of(system: &System) -> Outcome<simulator::system::DiskModel> {
     match &system.drive {
         DriveModel::Disk(disk) => Ok(disk.as_ref().clone()),
@@ -285,7 +284,7 @@ struct Still {
     hit_ns: f64,
     /// The time of a read from the buffer without the transfer over the bus (ns).
     overhead_ns: f64,
-    /// The time in which the data of a read pass under the head (ns).
+    /// The time that the data of a read take to pass under the head (ns).
     media_ns: f64,
 }
 
@@ -307,9 +306,9 @@ fn put_writes(
     let mut through_ns = |length: u32| -> Outcome<Interval> {
         let mut found = arm.least_ns(0, Kind::WriteThrough, length)?;
         if begins_anywhere {
-            // If the head is already over the data of a write, the write takes a full revolution
-            // and does not complete at a fixed angle. The lower bound can then be too low by the
-            // time in which the data pass under the head.
+            // If a zero-latency write starts in the middle of its data, it takes a full revolution
+            // and does not complete at a fixed angle. The lower bound can then be too low. The
+            // error is at most the time in which the data pass under the head.
             let media_ns = still.media_ns / f64::from(READ_BYTES) * f64::from(length);
             found.value = found.high.min(found.low + media_ns);
         }
@@ -329,7 +328,7 @@ fn put_writes(
         values.put("bus.write", over(1e3, bus_ns_per_byte))?;
     }
     let bus_ns = times(bus_ns_per_byte, f64::from(READ_BYTES));
-    // A write needs this additional time before its data reach the media (settling, firmware).
+    // A write takes this much longer than a read, without the bus transfer (settling, firmware).
     let more_ns = less(less(small_ns, still.read_ns), bus_ns);
     let read_ns = Interval::exact(still.overhead_ns);
     let Some(cache) = &cache else {
@@ -356,17 +355,16 @@ fn put_writes(
     })
 }
 
-/// Prepares the measurements of the disk's buffer.
 fn buffers_of<'a>(probe: &'a mut dyn Probe, layout: &Layout, seed: u64) -> Buffers<'a> {
     let revolution_ns = layout.revolution_ns.value;
     let ns_per_byte = revolution_ns / (layout.zones[0].sectors.value * SECTOR_BYTES as f64);
     Buffers { probe, revolution_ns, ns_per_byte, dice: Stream::new(seed) }
 }
 
-/// Corrects the size of the write cache by simulation, because the disk writes data to the media
-/// while the cache fills, and the amount depends on the size of the cache. In a burst of writes, a
-/// simulated disk with the corrected size accepts as many writes as the real disk before the cache
-/// is full. If no size near the measured size has this property, the size is not changed.
+/// Corrects the size of the write cache by simulation. The measured size is inexact, because the
+/// disk writes data to the media while a burst fills the cache. With the corrected size, a
+/// simulated disk accepts as many writes of a burst as the real disk. If no size near the measured
+/// size has this property, the size is not changed.
 fn refine_write_buffer(
     values: &mut Values<'_>,
     (size, count): (u32, u64),
@@ -385,8 +383,7 @@ fn refine_write_buffer(
     if taken(limits[0])? >= count || taken(limits[1])? <= count {
         return Ok(());
     }
-    // `edge` searches for the largest size that accepts fewer writes than the real disk, and for
-    // the smallest size that accepts more.
+    // `edge` finds the size at which `is_below` changes from true to false.
     let mut edge = |is_below: &dyn Fn(u64) -> bool| -> Outcome<f64> {
         let [mut low, mut high] = limits;
         for _ in 0..REFINEMENTS {
@@ -421,16 +418,15 @@ fn put_write_cache(values: &mut Values<'_>, cache: &WriteCache) -> Outcome<()> {
 }
 
 /// Checks whether a write begins with whichever sector arrives first under the head (zero-latency
-/// write). A write of part of a track then takes at most one revolution, and at least the time in
-/// which its data pass under the head. Otherwise, the longest write takes nearly a revolution more
-/// than the shortest write.
+/// write). Such a write never takes more than a revolution. Without this feature, the longest of
+/// many writes takes nearly a revolution more than the shortest.
 fn is_zero_latency(probe: &mut dyn Probe, layout: &Layout) -> Outcome<bool> {
     let unit = probe.unit_bytes();
     let track = (layout.zones[0].sectors.value.round() as u64 * SECTOR_BYTES).max(unit);
     let length = (track / 4 * 3).min(u64::from(probe::LARGEST_BYTES) / 2) / unit * unit;
     let revolution_ns = layout.revolution_ns.value;
-    // The writes begin at the start of a track, so that they contain no skew. They do not cross a
-    // boundary at which the host may split requests.
+    // Each write begins at the start of a track, so that it stays within the track. Writes that the
+    // host may split are left out.
     let limit = u64::from(probe::LARGEST_BYTES);
     let starts = (0..).map(|number| number * track / unit * unit);
     let starts = starts.filter(|at| at / limit == (at + length - 1) / limit);
@@ -445,8 +441,8 @@ fn is_zero_latency(probe: &mut dyn Probe, layout: &Layout) -> Outcome<bool> {
     Ok(longest_ns - shortest_ns < revolution_ns * (1.0 - share / 2.0))
 }
 
-/// Determines the order in which the disk serves its queue. Chooses the order whose simulated rate
-/// at depth [`QUEUE_DEPTH`] is closest to the measured rate.
+/// Determines the order in which the disk serves its queue. It is the order whose simulated rate at
+/// depth [`QUEUE_DEPTH`] is closest to the measured rate.
 fn put_order(values: &mut Values<'_>, probe: &mut dyn Probe) -> Outcome<()> {
     let workload = Workload {
         pattern: Pattern::Random,
@@ -474,7 +470,6 @@ fn put_order(values: &mut Values<'_>, probe: &mut dyn Probe) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the result: the parameters, and the score and points of the predicted loads.
 fn calibrated(
     mut values: Values<'_>,
     predicted: &[Predicted],

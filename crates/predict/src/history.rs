@@ -1,9 +1,9 @@
-//! Prepares stored runs for a calibration: their points, and their trials in chronological order.
+//! Selects the points and trials of stored runs to which a simulated system is fitted.
 //!
-//! Points whose rate the device did not determine (page cache, open loop) are left out, with the
-//! reason. A share of the other points is held out, which means that these points are scored but
-//! not fitted. In runs of several ranks, the number of hosts that shared the storage is determined
-//! from the ranks.
+//! A point is left out, with the reason, if something other than the device determined its rate,
+//! for example the page cache or an open loop. A share of the other points is held out: these
+//! points are not fitted, but are used to score the fit. If several ranks (processes, possibly on
+//! several hosts) ran a workload together, their hosts are counted.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,12 @@ use workload::Workload;
 use workload::random::mix;
 use workload::spec::Content;
 
-/// A median latency is fitted only if the 90th percentile is less than this many times the 10th
-/// percentile. A wider distribution mixes several causes, such as cache hits and misses.
+/// The median latency of a trial is fitted only if its p90 is less than this many times its p10. A
+/// wider distribution is a mix, for example of cache hits and misses, and its median describes
+/// neither.
 const NARROW_LATENCY: f64 = 2.0;
 
-/// The part of stored runs that can be used for a fit.
+/// The points and trials of stored runs that can be used for a fit.
 #[derive(Clone, Debug)]
 pub struct History {
     /// Usable points, sorted by direction, pattern, region size, request size and depth.
@@ -39,7 +40,8 @@ pub struct History {
 pub struct MeasuredPoint {
     /// Identity of the measured point: workload, caching and target.
     pub key: PointKey,
-    /// The workload of the point's first trial.
+    /// The workload to simulate, with the seed and the end condition of the first trial of the
+    /// point.
     pub workload: Workload,
     /// Number of hosts that ran this workload at the same time.
     pub hosts: u32,
@@ -47,15 +49,15 @@ pub struct MeasuredPoint {
     pub bytes_per_s: f64,
     /// Highest rate of any trial [bytes per second].
     pub best_bytes_per_s: f64,
-    /// Lowest of the median latencies of the trials (ns).
+    /// Lowest median latency of any trial (ns).
     pub fresh_latency_ns: f64,
-    /// Mean relative deviation of the rates of the trials from their median.
+    /// Mean absolute deviation of the trials' rates from their median, as a share of the median.
     pub spread: f64,
     /// CPU time of the process per request (ns). None if it was not measured.
     pub cpu_ns: Option<f64>,
     /// 10th, 50th and 90th percentile of the latency (ns).
     pub latency_ns: [f64; 3],
-    /// Whether the point is only scored, not fitted.
+    /// Whether the point is held out. The system is scored on such a point but not fitted to it.
     pub held_out: bool,
 }
 
@@ -66,25 +68,26 @@ pub struct MeasuredTrial {
     pub point: usize,
     /// Start of the trial, relative to the start of the first trial (ns).
     pub start_ns: u64,
-    /// The workload to replay, with the seed and the end condition of this trial.
+    /// The workload to simulate, with the seed and the end condition of this trial.
     pub workload: Workload,
     /// Number of bytes that the trial transferred.
     pub bytes: f64,
-    /// The measured figures, for the comparison with a simulation.
+    /// The measured rates and latency, to be compared with those of a simulation.
     pub summary: TrialSummary,
-    /// Time series: the length (ns) and the number of bytes of each interval.
+    /// Length (ns) and number of transferred bytes of each interval of the trial.
     pub series: Vec<(u64, f64)>,
 }
 
-/// Figures of a measured or simulated trial, for the comparison of the two.
+/// Rates and latency of a trial, either measured or simulated.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TrialSummary {
     /// Rate of the whole trial [bytes per second].
     pub bytes_per_s: f64,
-    /// Median latency (ns). None if more than one request was outstanding, or if the distribution
-    /// is wide.
+    /// Median latency (ns). None if more than one request was outstanding, or if the p90 is at
+    /// least twice the p10.
     pub latency_ns: Option<f64>,
-    /// Rate of the last quarter of the trial [bytes per second]. `None` if the series is short.
+    /// Rate of the last quarter of the trial [bytes per second]. `None` if the trial has fewer than
+    /// nine intervals, or if the last quarter transferred nothing.
     pub late_bytes_per_s: Option<f64>,
 }
 
@@ -111,7 +114,7 @@ impl MeasuredPoint {
 }
 
 impl TrialSummary {
-    /// Computes the figures of a stored trial.
+    /// Computes the rates and the latency of a trial of the point `key`.
     pub fn of(trial: &Trial, key: &PointKey) -> TrialSummary {
         let is_single = key.depth() * key.threads() == 1;
         let latency = trial.latency();
@@ -140,8 +143,8 @@ fn late_rate(trial: &Trial) -> Option<f64> {
 }
 
 impl History {
-    /// Builds the history of stored points. `held_out` is the share of the points that are not
-    /// fitted.
+    /// Builds the history of stored points. `held_out` is the share of the points to hold out (0 to
+    /// 1).
     ///
     /// # Errors
     /// If fewer than four points can be used.
@@ -222,16 +225,16 @@ impl History {
         self.points.iter().map(|point| point.hosts).max().unwrap_or(1)
     }
 
-    /// Estimates the burst credit (bytes), which is the size of a token bucket. The bucket refills
-    /// at `bytes_per_s`, also during the pauses between trials. The estimate is the largest amount
-    /// by which consecutive trials exceeded that rate. Only bytes of points that `counts` accepts
-    /// are taken from the bucket. Held-out trials are skipped, and the level of the bucket does not
+    /// Estimates the burst credit (bytes), modelled as a token bucket that refills at
+    /// `bytes_per_s`. The estimate is the largest number of bytes that were missing from the bucket
+    /// at any time. Pauses between trials refill the bucket too. Only points that `counts` accepts
+    /// take bytes from the bucket. Held-out trials are skipped: the level of the bucket does not
     /// change during them.
     pub fn credit_bytes(&self, bytes_per_s: f64, counts: impl Fn(&MeasuredPoint) -> bool) -> f64 {
         let (mut level, mut most, mut at_ns) = (0.0_f64, 0.0_f64, 0_u64);
         for trial in &self.trials {
             if self.points[trial.point].held_out {
-                // With this value, the pause before the next fitted trial counts as 0.
+                // With this value, the pause before the next fitted trial is 0 (`saturating_sub`).
                 at_ns = u64::MAX;
                 continue;
             }
@@ -249,8 +252,7 @@ impl History {
         most
     }
 
-    /// Returns the largest end offset of the regions that the trials used (bytes from the start of
-    /// the target).
+    /// Returns the end of the highest region of any trial (bytes from the start of the target).
     pub fn extent_bytes(&self) -> u64 {
         let end =
             |trial: &MeasuredTrial| trial.workload.region_offset + trial.workload.region_bytes;
@@ -271,8 +273,8 @@ fn usable_of<'a>(points: &'a [Point], left_out: &mut Vec<String>) -> Vec<&'a Poi
     usable
 }
 
-/// Returns the number of hosts of a point, or `None` if the hosts have different numbers of ranks
-/// or if ranks were lost.
+/// Returns the number of hosts that measured a point. Returns `None` if ranks were lost, or if the
+/// hosts had different numbers of ranks.
 fn hosts_of(point: &Point) -> Option<u32> {
     let mut hosts = 1;
     for trial in point.unsoaked() {
@@ -305,7 +307,7 @@ fn why_unusable(point: &Point) -> Option<&'static str> {
         return Some("the think time determined the rate, not the device");
     }
     if key.is_skewed() || !key.workload.request_sizes.is_empty() {
-        return Some("it has mixed request sizes or skewed access, which are not modelled");
+        return Some("mixed request sizes and skewed access are not modelled");
     }
     if !key.is_direct() && !key.is_issued_by(EngineKind::Delay) {
         return Some("the requests went through the page cache");
@@ -314,7 +316,7 @@ fn why_unusable(point: &Point) -> Option<&'static str> {
         return Some("the writes extended a file");
     }
     if key.ranks.is_some_and(|ranks| ranks.files != RankFiles::Own) {
-        return Some("its ranks share a file, which is not modelled");
+        return Some("ranks that share a file are not modelled");
     }
     if hosts_of(point).is_none() {
         return Some("ranks were lost, or hosts have different numbers of ranks");
@@ -334,9 +336,9 @@ fn sort_key(key: &PointKey) -> (u32, String, u64, u64, u32) {
     )
 }
 
-/// Chooses the points to hold out, evenly spread over the sorted points. Points that differ only in
-/// depth form a group. Every other group is sorted by descending depth. Otherwise all held-out
-/// points or all fitted points could have small depths.
+/// Chooses the points to hold out at regular steps through the sorted points, for example every
+/// second point. In every second group of points that differ only in depth, the order is reversed.
+/// Otherwise all held-out points could have large depths and all fitted points small ones.
 fn choose_held_out(points: &[&Point], share: f64) -> Vec<bool> {
     let mut order: Vec<usize> = (0..points.len()).collect();
     let without_depth = |index: usize| {
@@ -392,10 +394,10 @@ fn measured_point(point: &Point, held_out: bool) -> MeasuredPoint {
     }
 }
 
-/// Returns the workload of each host in a trial, for a replay on a simulated system. The replay
-/// ends as the trial did: after the same number of bytes, or after the same time. With a badly
-/// fitted model, such a replay could take very long. It is therefore also limited to 20 times the
-/// time or to 4 times the bytes of the trial.
+/// Returns the workload that each simulated host runs to replay a trial. The replay ends as the
+/// trial did, after the same number of bytes or the same time. A simulation with bad parameters
+/// could take very long to do so. Therefore the replay also ends after 20 times the duration or 4
+/// times the bytes of the trial.
 fn workload_of(key: &PointKey, trial: &Trial, hosts: u32) -> Workload {
     let measured = &key.workload;
     let (limit_bytes, limit_ns) = match (measured.limit_bytes, measured.limit_ns) {
@@ -467,8 +469,8 @@ pub(crate) mod tests {
         assert!(few.message.contains("only 1 point of"), "{}", few.message);
     }
 
-    /// Returns a history of trials of one point. A trial starts 1 s after the start of the previous
-    /// trial. Each number in `trials` is the number of bytes in an interval of 0.1 s.
+    /// Returns a history of trials of one point, which start 1 s apart. Each inner slice holds the
+    /// bytes of the intervals of one trial. An interval is 0.1 s long.
     fn history_of(trials: &[&[f64]]) -> History {
         let points: Vec<Point> = [1, 2, 4, 8].map(|depth| a_point(4096, depth)).into();
         let mut history = History::of(&points, 0.0).unwrap();
@@ -485,7 +487,6 @@ pub(crate) mod tests {
         history
     }
 
-    /// Returns the given history with different measurements at every held-out point.
     pub fn with_other_held_out_points(history: &History) -> History {
         let mut other = history.clone();
         for point in other.points.iter_mut().filter(|point| point.held_out) {
@@ -506,8 +507,8 @@ pub(crate) mod tests {
         other
     }
 
-    /// Returns a history of reads of a device with a latency of 1 ms and a rate of 100 MB/s. Every
-    /// second point is held out.
+    /// Returns reads of a device that has a latency of 1 ms and transfers 100 MB/s. Every second
+    /// point is held out.
     pub fn example() -> History {
         let mut points = Vec::new();
         for request_bytes in [4096, 65536, 1 << 20] {
@@ -534,10 +535,10 @@ pub(crate) mod tests {
 
     #[test]
     fn credit_is_what_exceeded_the_sustained_rate_across_trials() {
-        // The sustained rate is 100 bytes/s, which is 10 bytes per interval. The first trial takes
-        // 80 bytes of credit, which the following pause restores. The second trial takes 110 bytes,
-        // of which 50 are still missing after the next pause. The third trial takes 80 bytes more,
-        // which makes 130.
+        // At a sustained rate of 100 bytes/s, each interval of 0.1 s restores 10 bytes of credit.
+        // The first trial uses 80 bytes, and the pause after it restores them. The second trial
+        // uses 110 bytes, of which the pause restores 60. The third trial uses 80 bytes more, so
+        // that 130 are missing.
         let history = history_of(&[&[50.0, 50.0], &[100.0, 30.0, 10.0, 10.0], &[90.0, 10.0]]);
         assert!((history.credit_bytes(100.0, |_| true) - 130.0).abs() < 1e-6);
         assert!(history.credit_bytes(100.0, |_| false) == 0.0);

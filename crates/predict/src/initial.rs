@@ -1,6 +1,5 @@
-//! Estimates the starting values of the search directly from the measured points: the time of a
-//! single request as a line over its size, the highest rates, and the rates to which long trials
-//! slow down.
+//! Estimates starting values for a fit from the measured points: the fixed time and the transfer
+//! rate of a request, the highest rates, and the rates to which long trials slow down.
 
 use analysis::lsq;
 
@@ -9,9 +8,9 @@ use crate::history::{History, MeasuredPoint};
 /// Estimates for one direction (reads or writes).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Direction {
-    /// Fixed time per request (ns): the intercept of the fitted line.
+    /// Fixed time per request: the time that a request of 0 bytes would take (ns).
     pub fixed_ns: f64,
-    /// Transfer rate of a single request [bytes per second]: the inverse slope of the fitted line.
+    /// Rate at which a single request transfers its bytes after the fixed time [bytes per second].
     pub single_bytes_per_s: f64,
     /// Highest rate at any point of this direction [bytes per second].
     pub most_bytes_per_s: f64,
@@ -23,37 +22,40 @@ pub struct Direction {
     pub most_requests_per_s_of_host: f64,
 }
 
-/// Starting values of the search, estimated from the measurements.
+/// Starting values of a fit, estimated from the measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InitialGuess {
     /// Estimates for reads; `None` if no reads were measured.
     pub read: Option<Direction>,
     /// Estimates for writes; `None` if no writes were measured.
     pub write: Option<Direction>,
-    /// Lowest 10th percentile of the read latency of any point, as an estimate of the time of a
-    /// cache hit (ns).
+    /// Estimated latency of a cache hit (ns): the lowest p10 latency of any point of reads with at
+    /// most two outstanding requests. 1000 if there is no such point.
     pub cache_hit_ns: f64,
-    /// Most common final rate of the trials that slow down [bytes per second]. The first value is
-    /// for all trials, the second for write trials only. `f64::MAX` if no trial slows down.
+    /// Estimated sustained rate: the most common final rate of the trials that slow down [bytes per
+    /// second]. The first value is for all trials, the second for write trials only. `f64::MAX` if
+    /// no trial slows down.
     pub late_bytes_per_s: [f64; 2],
-    /// Burst credit that the trials show if `late_bytes_per_s` are the sustained rates (bytes). The
-    /// first value is for all trials, the second for write trials only.
+    /// Estimated burst credit if `late_bytes_per_s` is the sustained rate (bytes). The first value
+    /// is for all trials, the second for write trials only.
     pub credit_bytes: [f64; 2],
     /// Sizes of the regions that the points accessed (bytes).
     pub regions: Vec<f64>,
-    /// Whether the device seems to keep state between requests, such as a cache, a write buffer or
-    /// burst credit. Signs of such state are rates that fall during a trial, trials with different
-    /// rates, and reads that are much faster than others. False for storage that several hosts
-    /// share, because its state is not modelled.
+    /// Whether the device seems to have a cache, a write buffer or burst credit: its rate falls
+    /// during a trial, the trials of a point differ in rate, or some reads are much faster than
+    /// others. False if several hosts share the storage, because these parts are not modelled for
+    /// shared storage.
     pub is_stateful: bool,
 }
 
-/// The measurements that the estimates use.
+/// The measurements from which the starting values are estimated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The means over all trials.
+    /// The median rate of each point's trials. The mean time of a request follows from this rate
+    /// (Little's law).
     Mean,
-    /// The lowest median latencies and the fastest trials, because these had full burst credit.
+    /// The highest rate and the lowest median latency of each point's trials. These show the device
+    /// while it still has burst credit.
     Fresh,
 }
 
@@ -87,7 +89,8 @@ impl InitialGuess {
         }
     }
 
-    /// Returns the measured directions, each with the suffix of its keys in the system file.
+    /// Returns the measured directions, each with its word in the keys of the system file (`read`
+    /// or `write`).
     pub fn directions(&self) -> Vec<(&'static str, Direction)> {
         let read = self.read.map(|direction| ("read", direction));
         let write = self.write.map(|direction| ("write", direction));
@@ -137,8 +140,8 @@ fn direction_of(points: &[&MeasuredPoint], source: Source) -> Option<Direction> 
     })
 }
 
-/// Returns the intercept and slope of the line through the smallest and the largest request. This
-/// line is used if there are too few sizes for a fit.
+/// Returns the intercept and slope of the line through the smallest and the largest request, for
+/// the case of too few request sizes for a least-squares fit.
 fn through_ends(samples: &[lsq::Point]) -> Option<(f64, f64)> {
     let first = samples.iter().min_by(|a, b| a.x.total_cmp(&b.x))?;
     let last = samples.iter().max_by(|a, b| a.x.total_cmp(&b.x))?;
@@ -146,24 +149,24 @@ fn through_ends(samples: &[lsq::Point]) -> Option<(f64, f64)> {
     Some((first.y - slope * first.x, slope))
 }
 
-/// Estimates from the trials that slow down. The first value of each pair is for all trials, the
-/// second for write trials only.
+/// Values estimated from the trials that slow down. The first value of each pair is for all trials,
+/// the second for write trials only.
 struct Slowdown {
     any: bool,
     late_bytes_per_s: [f64; 2],
     credit_bytes: [f64; 2],
 }
 
-/// Returns the most common rate: the rate with the largest number of rates within 3%. Trials that
+/// Returns the most common rate: the rate that has the most other rates within 3%. Trials that
 /// reach the same limit end at the same rate.
 fn mode(rates: &[f64]) -> Option<f64> {
     let near = |rate: f64| rates.iter().filter(|other| (*other / rate - 1.0).abs() < 0.03).count();
     rates.iter().copied().max_by_key(|rate| near(*rate))
 }
 
-/// Estimates the sustained rates and the burst credit. The first fitted trial whose rate falls and
-/// all fitted trials after it are used. The later trials start without credit, so that even a
-/// constant rate is a sustained rate.
+/// Estimates the sustained rates and the burst credit from the first fitted trial that slows down
+/// and all fitted trials after it. These later trials start without credit, so their rate is the
+/// sustained rate even if it is constant.
 fn slowdown(history: &History) -> Slowdown {
     let (mut all, mut writes) = (Vec::new(), Vec::new());
     let mut any = false;

@@ -1,16 +1,18 @@
 //! Fits a simulated system to a real device, predicts the effect of a change, and finds the
 //! cheapest configuration that meets a need.
 //!
-//! A system is fitted to a stored run, or to a rotating disk that is measured for this purpose.
-//! Each fitted parameter has an interval. `history` reads the measured points and trials. `replay`
-//! runs the same trials on a simulated system in virtual time, in the same order and with the same
-//! pauses, so that the state of caches, write buffers and burst credit carries over. `rotating`
-//! recognises rotating disks, which cannot be fitted to a stored run. `structure` lists the device
-//! models, `initial` estimates starting values, `score` selects and fits a model and scores it on
-//! held-out points, and `result` builds the system file. `trust` estimates the error for a given
-//! load, `whatif` predicts changes, and `time_machine` runs a system in real time. `disk` measures
-//! and fits a rotating disk. `session` implements the subcommand `calibrate`. `plan` searches for
-//! configurations.
+//! - `history` reads the measured points and trials of a stored run.
+//! - `replay` simulates these trials in virtual time, in the same order and with the same pauses.
+//!   The state of caches, write buffers and burst credit thus carries over between trials.
+//! - `structure` lists the device models. `initial` estimates starting values for their parameters.
+//!   `score` selects and fits a model and scores it on held-out points.
+//! - `result` builds the system file and gives each fitted parameter an interval.
+//! - `rotating` recognises rotating disks, which cannot be fitted to a stored run. `disk` measures
+//!   and fits them.
+//! - `trust` estimates the error of a prediction for a given load. `whatif` predicts the effect of
+//!   changes.
+//! - `time_machine` runs a system in real time.
+//! - `session` implements the subcommand `calibrate`. `plan` searches for configurations.
 
 pub mod history;
 pub mod rotating;

@@ -1,10 +1,10 @@
 //! Replays the trials of a stored run on a simulated system, in virtual time.
 //!
-//! A stateful system has a cache, a write buffer or burst credit. It replays all trials in one
-//! simulation: each trial starts at its recorded time, in the state that the previous trial left.
-//! For a stateless system, each point is simulated once in a separate simulation, which ends when
-//! the rate is known. This is faster and gives the same result. If a point was measured on several
-//! hosts, each simulated host has the load of the point.
+//! For a stateful system (one with a cache, a write buffer or burst credit), all trials run in one
+//! simulation. Each trial starts at its recorded time, in the state that the previous trial left.
+//! For a stateless system, each point is simulated once, separately, and only until its rate is
+//! known. This is faster and gives the same result. If several hosts measured a point, the same
+//! number of simulated hosts run it.
 
 use std::sync::atomic::AtomicBool;
 
@@ -19,8 +19,8 @@ use crate::history::{History, TrialSummary};
 
 /// Number of requests after which the rate of a stateless device is known to 0.1%.
 const REQUESTS: u64 = 1500;
-/// Minimum number of requests for each outstanding request, so that the start and the end of the
-/// simulation have little weight.
+/// Minimum number of simulated requests, as a multiple of the number of outstanding requests. It is
+/// so large that the start and the end of the simulation have little weight.
 const REQUESTS_PER_OUTSTANDING: u64 = 50;
 
 /// Returns true if earlier requests change the speed of later requests.
@@ -37,17 +37,17 @@ fn is_stateful(system: &System) -> bool {
 /// Simulates every trial of a history. The results are in the order of [`History::trials`].
 ///
 /// # Errors
-/// If a workload does not fit the system.
+/// If the system cannot run a workload.
 pub fn replay(system: &System, history: &History) -> Outcome<Vec<TrialSummary>> {
     Ok(replay_while(system, history, |_, _| true)?.unwrap_or_default())
 }
 
-/// Like [`replay`], but calls `goes_on` with the index and result of each trial. As soon as
-/// `goes_on` returns false, the replay stops and returns `None`. The replay of a stateless system
-/// always runs to the end, because it is short.
+/// Like [`replay`], but stops and returns `None` as soon as `goes_on` returns false. `goes_on` is
+/// called after each trial with its index and result. A stateless system is always replayed to the
+/// end without these calls, because this takes little time.
 ///
 /// # Errors
-/// If a workload does not fit the system.
+/// If the system cannot run a workload.
 pub fn replay_while(
     system: &System,
     history: &History,
@@ -73,7 +73,8 @@ pub fn replay_while(
     Ok(Some(all))
 }
 
-/// Simulates each point of a history in a separate simulation, for a stateless system.
+/// Simulates each point of a history in a separate simulation, and uses the result for all its
+/// trials.
 fn replay_points(system: &System, history: &History) -> Outcome<Vec<TrialSummary>> {
     let alone: Outcome<Vec<TrialSummary>> = (0..history.points.len())
         .map(|point| {
@@ -111,7 +112,7 @@ fn of_hosts(system: &System, history: &History, point: usize) -> System {
     system
 }
 
-/// Simulates one trial of a point. The same workload runs on each of the files.
+/// Simulates one trial of a point. The workload runs on all `files` at the same time.
 fn simulate(
     world: &SimWorld,
     files: &[SimTarget],

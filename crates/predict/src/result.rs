@@ -15,7 +15,7 @@ use crate::score::{self, Errors, Fit, Scored};
 /// A fitted parameter of the system.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ParameterDocument {
-    /// Path of the parameter in the system file.
+    /// Key of the parameter in the system file, for example `drive.units`.
     pub key: String,
     /// Fitted value, in the unit of the field `unit`.
     pub value: f64,
@@ -25,8 +25,8 @@ pub struct ParameterDocument {
     pub high: f64,
     /// Unit of the value.
     pub unit: String,
-    /// Whether the run leaves the value undetermined, because the interval is open or its ends
-    /// differ by more than a factor of three.
+    /// Whether the run does not determine the value: the search did not find an end of the
+    /// interval, or the ends differ by more than a factor of three.
     pub unidentified: bool,
 }
 
@@ -41,14 +41,14 @@ pub struct FittedPointDocument {
     pub measured_bytes_per_s: f64,
     /// Simulated rate (bytes per second).
     pub simulated_bytes_per_s: f64,
-    /// Rate according to the naive bound: the size of the outstanding requests divided by the time
-    /// of a single request, at most the highest measured rate (bytes per second).
+    /// Rate according to the naive bound: all outstanding requests complete in the time of a single
+    /// request, up to the highest measured rate (bytes per second).
     pub naive_bytes_per_s: f64,
     /// Relative error: the simulated rate divided by the measured rate, minus 1.
     pub error: f64,
 }
 
-/// Relative errors of a set of points, as shares.
+/// Errors of predicted rates relative to the measured rates (0.1 is 10%).
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ErrorsDocument {
     /// Number of points.
@@ -75,12 +75,12 @@ pub struct ScoreDocument {
     pub fitted: ErrorsDocument,
     /// Errors on the points that were held out.
     pub held_out: ErrorsDocument,
-    /// Errors of the naive bound on the held-out points. The naive bound is the size of the
-    /// outstanding requests divided by the time of a single request, at most the highest measured
+    /// Errors of the naive bound on the held-out points. The naive bound assumes that all
+    /// outstanding requests complete in the time of a single request, up to the highest measured
     /// rate.
     pub naive_held_out: ErrorsDocument,
-    /// Mean deviation of the trials from the median of their point, as a share. No model can be
-    /// more accurate than this.
+    /// Mean relative deviation of the rate of a trial from the median of its point (0.1 is 10%). No
+    /// model can be more accurate than this.
     pub repeatability: f64,
 }
 
@@ -95,8 +95,8 @@ pub struct Calibrated {
     pub points: Vec<FittedPointDocument>,
     /// How accurately the system predicts the measurements.
     pub score: ScoreDocument,
-    /// Why no cache, write buffer or burst credit was searched for. `None` if a search was made or
-    /// was not needed.
+    /// Why the search for a cache, a write buffer or burst credit was skipped. `None` if the search
+    /// was made or was not needed.
     pub not_sought: Option<String>,
     /// Parameters that the measurements do not determine, each with the reason.
     pub not_determined: Vec<String>,
@@ -108,7 +108,7 @@ impl ScoreDocument {
     /// Formats the score in one line, for the title of the system file.
     pub fn line(&self) -> String {
         let (what, errors) = if self.held_out.points == 0 {
-            ("error on fitted points, none held out", &self.fitted)
+            ("error on fitted points (no points were held out)", &self.fitted)
         } else {
             ("held-out error", &self.held_out)
         };
@@ -173,8 +173,8 @@ pub fn calibrate(
     })
 }
 
-/// Converts the points to calibration points for the system file. They are used for later estimates
-/// of the error.
+/// Returns the points in the form in which the system file stores them. `trust` uses them to
+/// estimate the error of a prediction.
 fn calibration_points(history: &History, scored: &[Scored]) -> Vec<CalibrationPoint> {
     let point = |(point, scored): (&MeasuredPoint, &Scored)| CalibrationPoint {
         read_percent: point.key.read_percent() as u8,
@@ -213,7 +213,7 @@ fn round(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// Formats a number with three significant digits, for the sources of values and for tables.
+/// Formats a number with three significant digits.
 pub fn significant(value: f64) -> String {
     let rounded: f64 = format!("{value:.2e}").parse().unwrap_or(value);
     rounded.to_string()
@@ -233,9 +233,8 @@ fn score_of(history: &History, scored: &[Scored]) -> ScoreDocument {
     }
 }
 
-/// Sets the CPU cost of requests, which is a linear function of the request size. For each size,
-/// only the fitted point with the lowest cost is used, because higher costs at the same size
-/// include the overhead of waiting.
+/// Sets the CPU cost of requests as a linear function of the request size. The line is fitted to
+/// the lowest cost at each size, because higher costs include the overhead of waiting.
 fn put_cpu(base: &mut Description, history: &History, source: &str) -> Outcome<()> {
     for (reads, op) in [(true, "read"), (false, "write")] {
         let fitted = || history.points.iter().filter(|p| !p.held_out);
@@ -311,6 +310,6 @@ mod tests {
         };
         assert_eq!(score.line(), "held-out error: mean 2.3%, worst 8.0% (20 points)");
         score.held_out.points = 0;
-        assert!(score.line().contains("none held out: mean 1.0%"), "{}", score.line());
+        assert!(score.line().contains("were held out): mean 1.0%"), "{}", score.line());
     }
 }

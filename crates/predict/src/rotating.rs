@@ -1,25 +1,26 @@
-//! Recognises rotating disks. They cannot be fitted to a stored run, because the times of their
-//! requests depend on the positions of arm and platter, which a sweep does not determine. The
-//! module `disk` measures them instead.
+//! Recognises rotating disks. They cannot be fitted to a stored run, because the time of a request
+//! depends on the positions of arm and platter, which a run does not show. The module `disk`
+//! measures them instead.
 //!
-//! For a simulated system, it is known whether its drives rotate. A host reports a rotation speed
-//! only for real disks, but it also reports virtual disks as rotating. For virtual disks, the
-//! latency of random reads decides.
+//! The description of a simulated system states whether its drives rotate. A host reports a
+//! rotation speed only for real disks, but it also reports virtual disks as rotating. For virtual
+//! disks, the latency of random reads decides.
 
 use analysis::units;
 use lab::machine::TargetFacts;
 
 use crate::history::{History, MeasuredPoint};
 
-/// If the median latency of small random reads at depth 1 is at least this long, the device must
-/// have moved an arm (ns). Half a revolution of the fastest disks (15,000 revolutions per minute)
-/// takes 2 ms. Flash is ten times faster.
+/// Median latency of small random reads at depth 1 from which a device counts as rotating (ns).
+/// Half a revolution of the fastest disks (15,000 revolutions per minute) takes 2 ms. Flash is ten
+/// times faster.
 const ARM_NS: f64 = 2e6;
-/// Maximum size of a random request whose latency is mostly arm movement and rotation (bytes).
+/// Maximum size of a small request, which spends most of its time on arm movement and rotation
+/// (bytes).
 const SMALL_BYTES: u64 = 16 << 10;
-/// If the host does not report whether the device rotates, the device counts as rotating only if
-/// sequential reads are this many times as fast as random reads of the same size. On slow flash
-/// volumes, sequential and random reads take equally long.
+/// If the host does not report whether a device rotates, sequential reads must also be this many
+/// times as fast as random reads. On slow flash volumes, sequential and random reads take equally
+/// long.
 const SEQUENTIAL_GAIN: f64 = 5.0;
 
 /// Returns the reason why the target of a run counts as a rotating disk, or `None` if it does not.
@@ -73,8 +74,8 @@ mod tests {
     use super::*;
     use crate::history::tests::a_point;
 
-    /// Returns a run of random and sequential 4 KiB reads at depth 1 with these median latencies
-    /// (ns).
+    /// Returns a history of random and sequential 4 KiB reads at depth 1 with these median
+    /// latencies (ns).
     fn history(random_ns: f64, sequential_ns: f64) -> History {
         let points: Vec<_> = [1, 2, 4, 8].map(|depth| a_point(4096, depth)).into();
         let mut history = History::of(&points, 0.0).unwrap();

@@ -1,8 +1,8 @@
 //! Selects a structure (a model of the device) by an information criterion, fits it, and scores it
 //! on all points.
 //!
-//! A residual is the difference of ln(rate) between simulation and measurement, in standard errors.
-//! Only fitted points have residuals.
+//! A residual is the logarithm of a simulated rate or latency divided by the measured one, in
+//! standard errors. Only fitted points have residuals.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -36,11 +36,12 @@ pub const UNIDENTIFIED: f64 = 3.0;
 const FIRST_STEPS: usize = 2;
 /// Number of descent steps for the best structure, including the first steps.
 const BEST_STEPS: usize = 6;
-/// The simulation of a structure stops once its sum of squares is this many times the sum of the
-/// worst promising structure. Fewer parameters cannot compensate for such a difference.
+/// The simulation of a structure stops as soon as the sum of its squared residuals is this many
+/// times the sum of the worst structure that is still kept. A smaller number of parameters cannot
+/// make up for such a difference.
 const GIVE_UP_FACTOR: f64 = 3.0;
-/// If the mean square of the residuals is below this value, the fit is good enough and no other
-/// starting values are tried (squared standard errors).
+/// A fit is good enough if the mean of its squared residuals is below this value. No other starting
+/// values are then tried.
 const GOOD_MEAN_SQUARE: f64 = 1.5;
 /// A cache, buffer or credit is searched for only if a run has fewer requests than this. Replaying
 /// this number of requests takes about a second, and the search replays the run many times.
@@ -66,7 +67,7 @@ impl Fit {
         (self.solution.residuals.len() - self.structure.parameters.len()).max(1) as f64
     }
 
-    /// Returns the mean of the squared residuals (squared standard errors).
+    /// Returns the mean of the squared residuals.
     fn mean_square(&self) -> f64 {
         self.solution.objective() / self.points()
     }
@@ -79,13 +80,13 @@ pub struct Scored {
     pub measured: f64,
     /// Simulated rate: the median of the trials [bytes per second].
     pub simulated: f64,
-    /// Rate according to the naive bound [bytes per second].
+    /// Rate according to the naive bound, a prediction without a device model [bytes per second].
     pub naive: f64,
     /// Whether the point was held out, that is, not fitted.
     pub held_out: bool,
 }
 
-/// Relative errors of a set of points, as shares.
+/// Errors of predicted rates relative to the measured rates (0.1 is 10%).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Errors {
     /// Number of points.
@@ -99,7 +100,7 @@ pub struct Errors {
 }
 
 impl Errors {
-    /// Summarises the relative errors of predictions. Each pair is a prediction and the true value.
+    /// Summarises the errors of pairs of a predicted and a true value.
     pub fn of(pairs: impl Iterator<Item = (f64, f64)>) -> Errors {
         let errors: Vec<f64> =
             pairs.map(|(predicted, truth)| (predicted / truth - 1.0).abs()).collect();
@@ -112,7 +113,7 @@ impl Errors {
     }
 }
 
-/// Returns the residuals of all fitted points (standard errors).
+/// Returns the residuals of all fitted points.
 fn residuals(history: &History, simulated: &[TrialSummary]) -> Vec<f64> {
     let mut all = Vec::new();
     for (number, point) in history.points.iter().enumerate().filter(|(_, p)| !p.held_out) {
@@ -124,15 +125,15 @@ fn residuals(history: &History, simulated: &[TrialSummary]) -> Vec<f64> {
     all
 }
 
-/// Returns the standard error of one trial of a point (share). The error grows with the number of
-/// trials, so that every point has the same weight.
+/// Returns the standard error of one trial of a point (share of the rate). It grows with the number
+/// of trials of the point, so that every point has the same weight.
 fn standard_error(history: &History, number: usize, point: &MeasuredPoint) -> f64 {
     let trials = history.trials_of(number).count().max(1) as f64;
     point.spread.clamp(MIN_ERROR, MAX_ERROR) * trials.sqrt()
 }
 
-/// Returns the residuals of one trial: the residual of the rate and, if they were measured, those
-/// of the latency and of the late rate.
+/// Returns the residuals of one trial: of its rate and, if they were measured, of its latency and
+/// of the rate of its last quarter.
 fn residuals_of(
     history: &History,
     index: usize,
@@ -163,7 +164,7 @@ impl Parallel for AllCores {
     }
 }
 
-/// Returns random starting values around `start` (logarithms), from a seed.
+/// Returns eight sets of random starting values around `start`. All values are logarithms.
 fn perturbed(start: &[f64], seed: u64) -> Vec<Vec<f64>> {
     let mut stream = Stream::new(seed);
     let mut share = || stream.next_u64() as f64 / u64::MAX as f64 - 0.5;
@@ -178,8 +179,9 @@ struct Fitting<'a> {
 }
 
 impl Fitting<'_> {
-    /// Returns the residuals for the parameters whose logarithms are `at`. Returns `None` if the
-    /// parameters are not valid for a system, or once the sum of the squares exceeds `limit`.
+    /// Returns the residuals of a structure whose parameters have the logarithms `at`. Returns
+    /// `None` if the system with these parameters is not valid, or as soon as the sum of the
+    /// squared residuals exceeds `limit`.
     fn residuals(&self, structure: &Structure, at: &[f64], limit: f64) -> Option<Vec<f64>> {
         let system = structure.system(self.base, at).ok()?;
         let mut sum = 0.0;
@@ -217,9 +219,9 @@ impl Fitting<'_> {
         Some(self.scored(structure, solution?))
     }
 
-    /// Evaluates a structure at its starting values. `objectives` holds the sums of squares of the
-    /// structures evaluated so far, the smallest first. Returns `None` if the structure is clearly
-    /// worse than the best `count` structures.
+    /// Evaluates a structure at its starting values. `objectives` holds the sums of squared
+    /// residuals of the structures evaluated so far, in ascending order. Returns `None` if the
+    /// structure is clearly worse than the best `count` structures.
     fn at_start(
         &self,
         structure: &Structure,
@@ -301,12 +303,11 @@ pub fn choose(
     }
     tell("parameters");
     let fitted = best.and_then(|best| fitting.fit(&restarted(&best)));
-    fitted.ok_or_else(|| Failure::failed("no device model fits this run; measure it again"))
+    fitted.ok_or_else(|| Failure::failed("no device model fits this run; repeat the run"))
 }
 
-/// Returns a message for users if the measurements suggest a stateful part, but the search was
-/// skipped, because the run is too long to be replayed many times. Returns `None` if the search was
-/// made or not needed.
+/// Returns a message for users if the rates vary as if the device had a cache, a write buffer or
+/// burst credit, but the run is too long for a search. Returns `None` otherwise.
 pub fn not_sought(history: &History) -> Option<String> {
     let requests = history.requests();
     let is_stateful = InitialGuess::of(history, Source::Mean).is_stateful;
@@ -321,9 +322,9 @@ pub fn not_sought(history: &History) -> Option<String> {
     })
 }
 
-/// Adds a cache, a buffer and a credit to the structure and returns the best fit. Each round adds
-/// the part that improves the fit most. This part is kept for the next round even if it does not
-/// improve the fit alone, so that two parts that explain the data only together are found.
+/// Adds a cache, a buffer and a credit one after another, and returns the best fit of all. Each
+/// round adds the part that gives the best fit. The part stays for the next round even if it does
+/// not improve the fit alone, because two parts may explain the data only together.
 fn add_parts(
     fitting: &Fitting<'_>,
     guess: &InitialGuess,
@@ -333,7 +334,8 @@ fn add_parts(
     let mut best = plain.clone();
     let mut here = plain;
     let mut left: Vec<StatefulPart> = StatefulPart::ALL.into();
-    // A missing part distorts the plain fit, so unfitted structures are tried as well.
+    // Parameters that were fitted without a part that the device has can be far off. The parts are
+    // therefore also added to structures with unfitted starting values.
     let mut bases = Structure::candidates(fitting.history, guess);
     while !left.is_empty() {
         bases.push(restarted(&here));
@@ -370,7 +372,8 @@ pub fn profiles(history: &History, base: &Description, fit: &Fit) -> Vec<Profile
     let fitting = Fitting { history, base, seed: 1 };
     let restarted = restarted(fit);
     fitting.with(&restarted, |problem| {
-        // The priors are now centred on the solution, so the solution is evaluated again.
+        // The priors are now centred on the solution, which changes the residuals, so the solution
+        // is evaluated again.
         let solution = problem.rank(&[restarted.start()]).into_iter().next();
         problem.profiles(&solution.unwrap_or_else(|| fit.solution.clone()))
     })
@@ -379,7 +382,7 @@ pub fn profiles(history: &History, base: &Description, fit: &Fit) -> Vec<Profile
 /// Simulates every point. The results are in the order of [`History::points`].
 ///
 /// # Errors
-/// If a workload does not fit the system.
+/// If the system cannot run a workload.
 pub fn score(history: &History, system: &System) -> Outcome<Vec<Scored>> {
     let simulated = replay(system, history)?;
     let naive = NaiveBound::of(history);
@@ -400,8 +403,8 @@ pub fn score(history: &History, system: &System) -> Outcome<Vec<Scored>> {
         .collect())
 }
 
-/// A prediction without a model: outstanding requests times request size, divided by the time of a
-/// single request, at most the highest measured rate. Only fitted points are used.
+/// A prediction without a model: all outstanding requests complete in the time of a single request,
+/// up to the highest measured rate. The prediction is computed only from the fitted points.
 struct NaiveBound {
     /// Estimates for reads, for writes, and for mixes of reads and writes.
     directions: [Option<Direction>; 3],

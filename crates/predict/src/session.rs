@@ -39,7 +39,7 @@ pub struct CalibrateOptions {
     /// The stored runs to fit. Each run is specified by its number, the beginning of its UUID, its
     /// label, or the word `latest`.
     pub runs: Vec<String>,
-    /// Stored runs that are only scored, not fitted.
+    /// Stored runs on which the system is scored, but to which it is not fitted.
     pub check: Vec<String>,
     /// Path of the results database.
     pub db: PathBuf,
@@ -52,8 +52,8 @@ pub struct CalibrateOptions {
     pub system: Option<String>,
     /// Path of the system file to write. None if no file is written.
     pub out: Option<PathBuf>,
-    /// Share of the points of `runs` that is held out, that is, only scored. None means 0.5, but 0
-    /// if `check` lists other runs to score.
+    /// Share of the points of `runs` that is held out, that is, only scored. None means 0.5, or 0
+    /// if `check` is not empty.
     pub holdout: Option<f64>,
     /// Whether to print one JSON document instead of tables.
     pub json: bool,
@@ -82,8 +82,8 @@ pub struct CalibrateDocument {
     pub points: Vec<FittedPointDocument>,
     /// Points of the run that could not be used, each with the reason.
     pub left_out: Vec<String>,
-    /// Why no cache, write buffer or burst credit was searched for. Null if a search was made or
-    /// was not needed.
+    /// Why the search for a cache, a write buffer or burst credit was skipped. Null if the search
+    /// was made or was not needed.
     pub not_sought: Option<String>,
     /// Parameters that the measurements do not determine, each with the reason.
     pub not_determined: Vec<String>,
@@ -173,9 +173,9 @@ fn measure(options: &CalibrateOptions, target: &Path) -> Outcome {
     let mut probe = probe_of(options, target)?;
     if options.plan {
         let writes = if probe.may_write() {
-            "destroys its data, takes about twenty minutes"
+            "this destroys the data on it and takes about twenty minutes"
         } else {
-            "only reads, takes about ten minutes"
+            "this only reads from it and takes about ten minutes"
         };
         console::data(&format!(
             "measure the rotating disk {name} ({writes}) and fit a system{}; nothing was done",
@@ -192,7 +192,6 @@ fn measure(options: &CalibrateOptions, target: &Path) -> Outcome {
     finish(options, calibrated?, origin)
 }
 
-/// Opens the disk to measure.
 fn probe_of(options: &CalibrateOptions, target: &Path) -> Outcome<Box<dyn Probe>> {
     match TargetSpec::of(target)? {
         TargetSpec::Simulated(_) => {
@@ -219,7 +218,7 @@ fn probe_of(options: &CalibrateOptions, target: &Path) -> Outcome<Box<dyn Probe>
     }
 }
 
-/// The origin of a calibration.
+/// The measurements to which a system was fitted.
 struct Origin {
     runs: Vec<CalibrationRun>,
     target: String,
@@ -248,7 +247,7 @@ fn finish(options: &CalibrateOptions, mut calibrated: Calibrated, origin: Origin
     Ok(Exit::Ok)
 }
 
-/// Formats the part of the `--plan` output that states which system file would be written.
+/// Formats the end of the `--plan` output, which states the system file that would be written.
 fn and_write(options: &CalibrateOptions) -> String {
     let path = options.out.as_ref();
     path.map(|path| format!(", and write {}", path.display())).unwrap_or_default()
@@ -268,7 +267,6 @@ fn runs_of(store: &Store, selectors: &[String]) -> Outcome<Vec<RunRow>> {
     selectors.iter().map(|selector| run_of(store, selector)).collect()
 }
 
-/// Loads the points of several runs.
 fn points_of(store: &Store, rows: &[RunRow]) -> Outcome<Vec<Point>> {
     let mut points = Vec::new();
     for row in rows {
@@ -299,7 +297,7 @@ fn refuse_disks(row: &RunRow, history: &History) -> Outcome<()> {
     }
 }
 
-/// Returns the name of the disk below a target, as the argument of `--measure`.
+/// Returns the disk below a target as an argument for `--measure`, for example `/dev/sda`.
 fn name_of_disk(target: &TargetFacts) -> String {
     let device = target.device.as_ref().map(|device| device.name.as_str());
     match device.filter(|name| !name.is_empty()) {

@@ -19,7 +19,7 @@ const MANY_UNITS: f64 = 64.0;
 /// A parameter to be fitted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// Path of the parameter in the system file.
+    /// Key of the parameter in the system file, for example `drive.units`.
     pub key: String,
     /// Starting value of the search, in the unit of the system file.
     pub start: f64,
@@ -34,7 +34,7 @@ pub struct Structure {
     pub name: String,
     /// The parameters to fit.
     pub parameters: Vec<Parameter>,
-    /// Parameters with a fixed value. Each is a path in the system file and the value.
+    /// Parameters with a fixed value. Each is a key of the system file and the value.
     pub fixed: Vec<(String, f64)>,
 }
 
@@ -85,8 +85,8 @@ impl Structure {
         all
     }
 
-    /// Returns copies of the structure with a cache, buffer or credit added. The copies differ in
-    /// their starting values.
+    /// Returns copies of the structure to which `part` is added. The copies differ in their
+    /// starting values.
     pub fn with(&self, part: StatefulPart, guess: &InitialGuess) -> Vec<Structure> {
         let extended = |name: &str, keys: [&str; 2], starts: [f64; 2]| {
             let mut structure = self.clone();
@@ -120,7 +120,7 @@ impl Structure {
         }
     }
 
-    /// Builds the system with the parameters whose logarithms are `at`.
+    /// Builds the system whose parameters have the logarithms `at`.
     ///
     /// # Errors
     /// If the system with these values is not valid.
@@ -148,8 +148,8 @@ impl Parameter {
         if self.is_count { at.exp().round().max(1.0) } else { at.exp() }
     }
 
-    /// Returns the smallest change that has an effect (logarithm), or 0 if any change has an
-    /// effect.
+    /// For a count, returns by how much the logarithm `at` grows if the count grows by 1. For other
+    /// parameters, returns 0.
     pub fn grain(&self, at: f64) -> f64 {
         if self.is_count { (1.0 + 1.0 / at.exp().max(1.0)).ln() } else { 0.0 }
     }
@@ -161,8 +161,8 @@ fn sizes_and_rates(size: f64, bytes_per_s: f64) -> impl Iterator<Item = [f64; 2]
     [0.4, 0.9, 1.0, 1.2, 2.5].into_iter().map(move |share| [size * share, megabytes(rate)])
 }
 
-/// Adds the rate of the channel in each direction. Its starting value is the rate of a single
-/// request or the highest rate of all points, whichever is higher.
+/// Adds the channel rate of each direction as a parameter. The starting value is the rate of a
+/// single request or the highest rate of all points, whichever is higher.
 fn channel(guess: &InitialGuess, parameters: &mut Vec<Parameter>) {
     for (op, direction) in guess.directions() {
         let rate = direction.single_bytes_per_s.max(direction.most_bytes_per_s);
@@ -170,8 +170,8 @@ fn channel(guess: &InitialGuess, parameters: &mut Vec<Parameter>) {
     }
 }
 
-/// Returns the structure with a fixed time per request, a limit on the rate in bytes, and a limit
-/// on the request rate.
+/// Returns the structure with a fixed time per request and with limits on the byte rate and on the
+/// request rate.
 fn limits(guess: &InitialGuess) -> Structure {
     let mut parameters = Vec::new();
     let mut most: f64 = 0.0;
@@ -185,9 +185,10 @@ fn limits(guess: &InitialGuess) -> Structure {
     Structure { name: "latency and limits".to_owned(), parameters, fixed: Vec::new() }
 }
 
-/// Returns the structure of a latency followed by a serial path. The path transfers one request at
-/// a time, with a time per request and per byte. The latencies of several requests overlap. The
-/// starting value of the latency is `share` of the time of a single request.
+/// Returns the structure in which a request first waits for a latency and then uses a serial path.
+/// The latencies of several requests overlap, but the path transfers one request at a time, with a
+/// fixed time per request and a time per byte. The starting value of the latency is `share` of the
+/// fixed time of a request.
 fn serial(guess: &InitialGuess, share: f64) -> Structure {
     let mut parameters = Vec::new();
     let mut each_ns = f64::MAX;
@@ -202,16 +203,17 @@ fn serial(guess: &InitialGuess, share: f64) -> Structure {
     Structure { name: "serial path".to_owned(), parameters, fixed: Vec::new() }
 }
 
-/// Returns the structure with coalesced completions added, as paravirtual disks have them.
+/// Returns a copy of the structure in which the device reports several completions at once, as
+/// paravirtual disks do.
 fn coalesced(structure: &Structure) -> Structure {
     let name = format!("{}, coalesced completions", structure.name);
     let fixed = vec![("drive.coalesce".to_owned(), 1e6)];
     Structure { name, fixed, ..structure.clone() }
 }
 
-/// Returns the structures of parallel units that serve whole requests and share a channel. The
-/// starting value of their number is the highest request rate times the fixed time of a request
-/// (Little's law), multiplied by a different factor in each structure.
+/// Returns the structures of parallel units that share a channel. Each unit serves one whole
+/// request at a time. The number of units starts at the highest request rate times the fixed time
+/// of a request (Little's law), multiplied by a different factor in each structure.
 fn units(guess: &InitialGuess) -> Vec<Structure> {
     let busy = |(_, d): &(&str, Direction)| d.most_requests_per_s * d.fixed_ns / 1e9;
     let count = guess.directions().iter().map(busy).fold(1.0, f64::max);
@@ -230,8 +232,8 @@ fn units(guess: &InitialGuess) -> Vec<Structure> {
     [0.7, 1.0, 1.5, 3.0].map(|share| with(count * share)).into()
 }
 
-/// Returns the structures with a fixed time, followed by parallel units that each serve a piece of
-/// the request.
+/// Returns the structures in which a request takes a fixed time and is then divided into pieces,
+/// which parallel units serve.
 fn pieces(guess: &InitialGuess) -> Vec<Structure> {
     let highest = |(_, d): (_, Direction)| d.most_bytes_per_s;
     let rate = guess.directions().into_iter().map(highest).fold(1.0, f64::max);
@@ -253,9 +255,10 @@ fn pieces(guess: &InitialGuess) -> Vec<Structure> {
 }
 
 /// Returns the structures of storage that several hosts share. Each host has a separate device. The
-/// channel of the device models the link of the host, and the fixed time of the device models the
-/// latency, which overlaps for several requests. All hosts share the path to the storage, which
-/// transfers one request at a time. Each host and the path may have a request-rate limit.
+/// channel of the device models the link of the host. The fixed time of the device models the
+/// latency. The latencies of several requests overlap. All devices share one path to the storage,
+/// which transfers one request at a time. Some structures also limit the request rate of each host,
+/// of the path, or of both.
 fn shared(guess: &InitialGuess) -> Vec<Structure> {
     let with = |share: f64, link: f64, [limits_host, limits_path]: [bool; 2]| {
         let mut parameters = Vec::new();

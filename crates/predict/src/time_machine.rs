@@ -1,14 +1,12 @@
 //! Runs a simulated system in real time. Its virtual time follows the clock, so that requests to a
 //! real file take as long as they would on the simulated system.
 //!
-//! A request of a program also takes the time of the path to the file: system calls, FUSE and
-//! wake-ups. The simulated time already contains the cost of the simulated host, so the cost of the
-//! real path must not be added.
-//! The cost of the real path is measured beforehand ([`PathCost::measure`]) and subtracted from the
-//! arrival time of each request. The resulting arrival time may be earlier than the current clock
-//! time. To allow that, virtual time stays a little behind the clock while no request is in flight.
-//! While requests are in flight, a new request arrives no earlier than the last event of the
-//! simulation.
+//! A program also waits for the path to the real file: system calls, FUSE and wake-ups. The
+//! simulated time already contains these costs for the simulated host, so the cost of the real path
+//! must not be added. It is measured beforehand ([`PathCost::measure`]) and subtracted from the
+//! arrival time of each request. The result can lie before the current clock time, so virtual time
+//! stays a little behind the clock while no request is in flight. While requests are in flight, a
+//! new request arrives no earlier than the last event of the simulation.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -23,16 +21,16 @@ use ioengine::{Clock, Monotonic, Op};
 use lab::simulated;
 use simulator::{Driver, System};
 
-/// Time by which virtual time stays behind the clock while no request is in flight (ns). It is
-/// longer than the cost of any path.
+/// Time by which virtual time stays behind the clock while no request is in flight (ns). This is
+/// longer than the overhead of any path.
 const LAG_NS: u64 = 2_000_000;
 /// Interval at which background activity is simulated while no request is in flight (ns).
 const IDLE_INTERVAL_NS: u64 = 100_000_000;
-/// Latency of the reference device with which the path is measured (ns). It is long enough for CPUs
-/// to enter a sleep state, as they do during a disk access, because waking up is part of the cost
-/// of the path.
+/// Latency of the reference device with which the path is measured (ns). It is so long that CPUs
+/// enter a sleep state, as they do during a disk access. The wake-up is part of the cost of the
+/// path.
 const PROBE_NS: u64 = 300_000;
-/// Number of measured requests. Their median is used.
+/// Number of measured requests, from which the median is computed.
 const PROBES: usize = 100;
 /// Number of warm-up requests, which are not counted.
 const WARM_UP_PROBES: usize = 10;
@@ -55,7 +53,7 @@ impl PathCost {
         PathCost { fixed_ns: [ns as f64; 2], each_byte_ns: [0.0; 2] }
     }
 
-    /// Returns the overhead of a request of `length` bytes, at most half of the lag (ns).
+    /// Returns the overhead of a request of `length` bytes, but at most half of `LAG_NS` (ns).
     pub fn ns_for(&self, op: Op, length: u32) -> u64 {
         let direction = op as usize;
         let ns = self.fixed_ns[direction] + self.each_byte_ns[direction] * f64::from(length);
@@ -95,7 +93,8 @@ fn probe_all(path: &Path) -> io::Result<PathCost> {
     Ok(cost)
 }
 
-/// Measures the median latency of requests, minus the latency of the reference device (ns).
+/// Returns the time that the path adds to a request: the median measured latency minus the latency
+/// of the reference device (ns).
 fn probe(file: &File, op: Op, length: u32) -> io::Result<f64> {
     let (clock, mut buffer) = (Monotonic::new(), vec![0; length as usize]);
     let mut times_ns = Vec::new();

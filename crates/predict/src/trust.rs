@@ -1,5 +1,5 @@
-//! Estimates how accurate the prediction of a calibrated system is for a load, from its errors on
-//! the calibration points of similar request size and depth.
+//! Estimates the error of the prediction of a calibrated system for a load. The estimate uses the
+//! errors at the calibration points that have a similar request size and depth.
 
 use analysis::units;
 use schemars::JsonSchema;
@@ -12,8 +12,8 @@ use crate::score::Errors;
 /// A calibration point is near a load if its request size, depth and number of hosts each differ
 /// from those of the load by at most this factor.
 const NEAR_FACTOR: f64 = 4.0;
-/// Two mixes of reads and writes are comparable if their shares of reads differ by at most this
-/// value (percentage points).
+/// Two mixes of reads and writes are comparable if their percentages of reads differ by at most
+/// this value (percentage points).
 const MIX_TOLERANCE: u8 = 20;
 /// Largest relative error of a prediction that counts as good.
 const GOOD_ERROR: f64 = 0.1;
@@ -48,11 +48,13 @@ pub struct TrustDocument {
     /// Largest absolute error of the points near the load, as a share. Null if the load is outside
     /// the range.
     pub worst_error: Option<f64>,
-    /// Lower end of the error range: the predicted throughput divided by the largest error factor
-    /// of the points near the load (bytes per second). Null if the load is outside the range.
+    /// Lower end of the error range: the predicted throughput divided by the largest factor between
+    /// prediction and measurement at the points near the load (bytes per second). Null if the load
+    /// is outside the range.
     pub low_bytes_per_s: Option<f64>,
-    /// Upper end of the error range: the predicted throughput times the same factor (bytes per
-    /// second). Null if the load is outside the range.
+    /// Upper end of the error range: the predicted throughput times the largest factor between
+    /// prediction and measurement at the points near the load (bytes per second). Null if the load
+    /// is outside the range.
     pub high_bytes_per_s: Option<f64>,
 }
 
@@ -86,9 +88,9 @@ impl TrustDocument {
     }
 }
 
-/// Estimates the error of the predicted throughput `bytes_per_s` of a load from the calibration
-/// points. Returns `None` if there are no points. Each of the `hosts` hosts has the load.
-/// `is_changed` is true if the system was changed after the calibration.
+/// Estimates the error of the throughput `bytes_per_s` that was predicted for a load on each of
+/// `hosts` hosts. `is_changed` is true if the system was changed after the calibration. Returns
+/// `None` if there are no calibration points.
 pub fn trust(
     points: &[CalibrationPoint],
     load: &Workload,
@@ -164,8 +166,8 @@ fn is_like(point: &CalibrationPoint, load: &Workload) -> bool {
     point.pattern == pattern && same_direction
 }
 
-/// Describes how a load lies outside the range of request sizes, depths and hosts of the points in
-/// `like`.
+/// Describes each of request size, depth and number of hosts that is outside the range of the
+/// points in `like`.
 fn outside(like: &[&CalibrationPoint], load: &Workload, hosts: u32) -> Vec<String> {
     let range = |of: fn(&CalibrationPoint) -> u64| {
         let values = || like.iter().map(|point| of(point));

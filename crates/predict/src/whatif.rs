@@ -1,6 +1,7 @@
-//! Predicts the effect of a change of system or load. The answer contains simulated results and
-//! closed-form bounds before and after the change, the sensitivities to the parameters, and an
-//! estimate of the error.
+//! Predicts how a change of the system or the load affects the performance.
+//!
+//! The answer contains simulated results and closed-form bounds before and after the change, the
+//! sensitivity of the throughput to each parameter, and an estimate of the error.
 
 use analysis::units;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,20 +17,20 @@ use workload::{Pattern, Workload, plan};
 
 use crate::trust::{TrustDocument, trust};
 
-/// Relative step by which each parameter is increased and decreased to determine its sensitivity.
+/// Fraction by which each parameter is increased and decreased to measure its sensitivity.
 const STEP: f64 = 0.05;
-/// If the slopes for a higher and for a lower value of a parameter differ by more than this, the
-/// throughput has a step at the current value.
+/// If the slopes of the throughput below and above the current value of a parameter differ by more
+/// than this, the throughput is assumed to jump at this value.
 const STEP_DIFFERENCE: f64 = 0.3;
 /// A parameter counts as important if its absolute sensitivity is above this.
 const MIN_SENSITIVITY: f64 = 0.1;
-/// Request size of KAPS, random accesses of 8 KiB per second (bytes).
+/// Size of the requests that KAPS counts (bytes). KAPS are random 8 KiB accesses per second.
 const ACCESS_BYTES: u32 = 8192;
 /// Maximum number of requests of a trace for which sensitivities are computed. Longer traces take
 /// too long.
 const MOVED_REQUESTS_MAX: u64 = 100_000;
 
-/// Results of a load on a system, either before or after the change.
+/// Results of simulating the load on the system, either before or after the change.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct SideDocument {
     /// Description of the load.
@@ -44,17 +45,17 @@ pub struct SideDocument {
     pub latency_p99_ns: u64,
     /// Simulated CPU time of the process per request (ns).
     pub cpu_ns_per_request: f64,
-    /// Name of the resource that limits the throughput. The word "latency" means that no resource
-    /// limits the throughput, so that more outstanding requests may help.
+    /// Name of the resource that limits the throughput, or "latency" if no resource does. In that
+    /// case, more outstanding requests may help.
     pub bottleneck: String,
     /// Utilisation of the limiting resource, or of the busiest resource if no resource limits the
     /// throughput (0 to 1).
     pub utilisation: f64,
-    /// A busier resource that mostly waits for the limiting resource. Null if there is no such
-    /// resource.
+    /// A resource that is busier than the limiting resource, but mostly waits for that resource.
+    /// Null if there is no such resource.
     pub held: Option<HeldDocument>,
-    /// The tightest closed-form bound. Null if no bound holds, as for mixed loads and for loads
-    /// that access bytes more than once.
+    /// The tightest closed-form bound on the throughput. Null if no bound applies, for example to
+    /// mixed reads and writes, or to a load that accesses the same bytes more than once.
     pub bound: Option<BoundDocument>,
     /// Price per performance. Null if no price was specified.
     pub price: Option<PriceDocument>,
@@ -68,9 +69,9 @@ pub struct SideDocument {
 pub struct PriceDocument {
     /// The price from `--price` or `--price-to`.
     pub price: f64,
-    /// Price per MB/s of this load (10^6 bytes per second).
+    /// Price per MB/s of throughput (10^6 bytes per second).
     pub per_mb_per_s: f64,
-    /// Price per KAPS, a random 8 KiB read per second, at the depth of this load.
+    /// Price per random 8 KiB read per second (KAPS), at the queue depth of this load.
     pub per_kaps: f64,
 }
 
@@ -85,8 +86,8 @@ pub struct SensitivityDocument {
     pub sensitivity: f64,
     /// Source of the parameter's value, as the system file states it.
     pub source: String,
-    /// Whether the parameter is important although its value is only assumed or was not identified
-    /// by the calibration.
+    /// Whether the parameter is important (absolute sensitivity above 0.1), but its value is only
+    /// assumed or was not identified by the calibration.
     pub doubtful: bool,
 }
 
@@ -103,12 +104,13 @@ pub struct Question {
     pub load_after: Workload,
     /// The prices before and after the change. None if no price was specified.
     pub prices: [Option<f64>; 2],
-    /// Whether any value of the system differs from its file, before and after the change.
+    /// Whether the settings differ from the calibrated system (see [`is_changed_by`]), before and
+    /// after the change.
     pub are_changed: [bool; 2],
 }
 
-/// Returns true if settings such as `disks=4` change what was calibrated. For a system that was
-/// calibrated with several hosts, the number of hosts may be changed, because each host has a
+/// Returns true if settings such as `disks=4` make the system differ from the calibrated system. If
+/// the calibration used several hosts, `hosts` and `disks` may be changed, because each host has a
 /// separate link and file.
 pub fn is_changed_by(system: &Description, settings: &[String]) -> bool {
     let is_shared = system.calibration().iter().any(|point| point.hosts > 1);
@@ -241,15 +243,15 @@ fn sides(question: &Question) -> [Side<'_>; 2] {
     ]
 }
 
-/// Returns the number of files of a system. Each file is accessed with the whole load.
+/// Returns the number of files of a system. Each file receives the whole load, not a share of it.
 pub fn files(system: &System) -> u64 {
     SimWorld::new(system, 0).files(simulated::caching_of(system)).len() as u64
 }
 
-/// Replaces the byte limit of a load by a time limit if the system has several files. The time
-/// limit is the time that the slowest file needs. With a byte limit, the fast files would be idle
-/// at the end and lower the rate. Loads with a flush at the end are not changed, because the flush
-/// continues after the time limit.
+/// Replaces the byte limit of a load by a time limit if the system has several files. With a byte
+/// limit, fast files would finish early, and the average rate would be too low. The time limit is
+/// the time that the slowest file needs for its bytes. Loads with a flush at the end are not
+/// changed, because the flush continues after the time limit.
 fn timed_load(description: &Description, load: &Workload) -> Outcome<Workload> {
     let system = description.system()?;
     let (flushed, caching) = with_flush(&system, load);
@@ -261,11 +263,11 @@ fn timed_load(description: &Description, load: &Workload) -> Outcome<Workload> {
     Ok(Workload { limit_bytes: None, limit_ns, ..load.clone() })
 }
 
-/// Returns the load and the caching mode of the system. Buffered writes get a flush at the end, as
-/// in `halfpower run`.
+/// Returns the load and the caching mode of the system. A flush is added at the end of buffered
+/// writes, as in `halfpower run`.
 fn with_flush(system: &System, load: &Workload) -> (Workload, Caching) {
     let caching = simulated::caching_of(system);
-    // A replayed trace already contains the flushes of its program.
+    // A replayed trace already contains the flushes of the traced program.
     let flush_at_end = !caching.is_direct() && load.writes() && load.replay.is_none();
     (Workload { flush_at_end, ..load.clone() }, caching)
 }
@@ -336,7 +338,7 @@ fn price_document(
     })
 }
 
-/// Returns a load of random 8 KiB reads at the depth of the given load, to measure KAPS.
+/// Returns a load that measures KAPS: random 8 KiB reads at the queue depth of the given load.
 fn kaps_load(load: &Workload) -> Workload {
     let requests = load.limit_bytes.map(|bytes| bytes / u64::from(load.request_bytes));
     Workload {
@@ -360,7 +362,7 @@ fn sensitivity(
 ) -> Option<SensitivityDocument> {
     let [weaker, stronger] = slopes(description, load, key, bytes_per_s)?;
     let is_step = (stronger - weaker).abs() > STEP_DIFFERENCE && stronger * weaker >= 0.0;
-    // If the throughput has a step on one side, only the slope on the other side is used.
+    // If the throughput jumps on one side of the current value, only the other side is used.
     let sensitivity = if is_step { weaker } else { (weaker + stronger) / 2.0 };
     let source = description.source_of(key).unwrap_or_default();
     let is_unknown = source.starts_with("assumed") || source.contains("unidentified");
@@ -375,11 +377,12 @@ fn strongest<'a>(all: impl Iterator<Item = &'a SensitivityDocument>) -> Vec<Sens
     all
 }
 
-/// Returns the slopes of the throughput for a parameter 5% lower and 5% higher. The slope with the
-/// smaller absolute value is first. Counts change by at least one.
+/// Returns the slopes d ln(throughput) / d ln(parameter) for a decrease and an increase of the
+/// parameter by 5%. The slope with the smaller absolute value is first. A parameter that is a count
+/// changes by at least 1.
 ///
-/// The slopes differ if the throughput has a step, for example at the request size from which
-/// requests are split.
+/// The slopes differ if the throughput jumps, for example at the request size above which requests
+/// are split.
 fn slopes(
     description: &Description,
     load: &Workload,
@@ -432,7 +435,6 @@ mod tests {
         .unwrap()
     }
 
-    /// Predicts the effect of one changed setting on a load of 5000 requests.
     fn predict_for(
         name: &str,
         given: &[(&str, &str)],
@@ -473,7 +475,7 @@ mod tests {
     #[test]
     fn buffered_writes_include_the_flush() {
         let buffered = [("caching", "buffered")];
-        // The region is large, because buffered writes to a small region are sorted by offset and
+        // The region is large. In a small region, the writes would be sorted by offset and would
         // fit into the cache of the drive.
         let load = Workload { region_bytes: 4 << 30, ..random_writes(4096) };
         let answer = predict_for("sata-hdd-7200", &buffered, &load, ("caching", "direct"));
@@ -521,8 +523,8 @@ mod tests {
 
     #[test]
     fn a_step_to_one_side_is_no_slope() {
-        // Requests of 64 KiB are the largest requests that are not split. A slightly lower limit
-        // splits each of them.
+        // 64 KiB is the largest request size that is not split. With a slightly lower limit, every
+        // request is split.
         let stripe = [("disks", "4"), ("volume", "stripe")];
         let answer = predict(&stripe);
         let of = |key: &str| answer.sensitivities_after.iter().find(|s| s.key == key);
@@ -537,7 +539,7 @@ mod tests {
         assert!((0.4..0.6).contains(&ratio), "{ratio}");
         let per = |side: &SideDocument| side.price.as_ref().unwrap().per_mb_per_s;
         assert!(per(&answer.after) > 3.0 * per(&answer.before));
-        // This drive serves some 100 random 8 KiB reads per second, and has a price of 1000.
+        // The drive costs 1000 and serves about 100 random 8 KiB reads per second.
         let per_kaps = answer.before.price.as_ref().unwrap().per_kaps;
         assert!((5.0..20.0).contains(&per_kaps), "{per_kaps}");
         for side in [&answer.before, &answer.after] {

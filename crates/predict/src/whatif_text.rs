@@ -1,7 +1,7 @@
 //! Formats the answer to a what-if question as text and as a JSON document.
 //!
-//! The text consists of a table of both sides, the sensitivities, and the estimated error of the
-//! prediction.
+//! The text consists of a table of the results before and after the change, the sensitivities, and
+//! the estimated error of the prediction.
 
 use analysis::units;
 use lab::json::Program;
@@ -100,8 +100,8 @@ pub fn lines(answer: &Answer) -> Vec<String> {
     lines
 }
 
-/// Formats the range of the throughput. The error of the prediction is assumed to be at most as
-/// large as the largest error of the calibration points near the load.
+/// Formats the range in which the throughput is expected. The error of the prediction is assumed to
+/// be at most the largest error of the calibration points near the load.
 fn error_range(side: &SideDocument) -> String {
     let trust = side.trust.as_ref();
     let ends = trust.and_then(|trust| trust.low_bytes_per_s.zip(trust.high_bytes_per_s));

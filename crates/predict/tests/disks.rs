@@ -1,6 +1,6 @@
-//! Calibrates simulated rotating disks with random parameters, which the calibration does not know.
-//! It must find every parameter within 5%, and predict loads that are not part of the fit within
-//! 10%.
+//! Calibrates simulated rotating disks whose random parameters are hidden from the calibration. The
+//! calibration must find every parameter within 5%, and predict the throughput of loads outside the
+//! fit within 10%.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,10 +16,10 @@ use workload::random::Stream;
 
 /// Maximum relative error of a parameter.
 const PARAMETER_ERROR: f64 = 0.05;
-/// Maximum relative error of the rate of a load.
+/// Maximum relative error of the predicted throughput of a load.
 const LOAD_ERROR: f64 = 0.10;
-/// Overhead of a request in the host and on the bus of `sata-hdd-7200` (us). It consists of 2.5 us
-/// for the CPU, 3 us for the command and 2 us for the status.
+/// Time that the host and the bus add to each request of `sata-hdd-7200` (us): 2.5 us of CPU time,
+/// 3 us for the command and 2 us for the status.
 const HOST_US: f64 = 7.5;
 
 /// A simulated disk with random parameters.
@@ -79,8 +79,8 @@ impl Hidden {
         let value = self.description.value_of(key).unwrap().0;
         match key {
             "drive.firmware_read" | "drive.firmware_write" => value + HOST_US,
-            // Without a write cache, only the sum of this value and the firmware time of writes can
-            // be measured.
+            // Without a write cache, the calibration can only measure the sum of the settle time
+            // and the firmware time of a write.
             "drive.write_settle" if !self.has_write_cache() => {
                 let more_us =
                     self.truth("drive.firmware_write") - self.truth("drive.firmware_read");
@@ -116,13 +116,13 @@ impl Hidden {
                 "drive.firmware_read" => {
                     parameter.value + value_of("host.direct_read.fixed").unwrap_or(0.0)
                 }
-                // This value is part of the overhead, which is compared as a whole under
-                // `drive.firmware_read`.
+                // This value is compared as a part of `drive.firmware_read`.
                 "host.direct_read.fixed" => continue,
                 _ => parameter.value,
             };
-            // If the calibration reports the knee as not determined, the true value must lie within
-            // its interval. Other parameters that are not determined are not checked.
+            // Parameters that the calibration could not determine are not checked. The only
+            // exception is the knee of the seek curve, whose true value must lie within the
+            // reported interval.
             if found.not_determined.iter().any(|text| text.starts_with(&parameter.key)) {
                 let is_within = (parameter.low..=parameter.high).contains(&truth);
                 if parameter.key == "drive.seek.knee" && !is_within {
@@ -195,7 +195,6 @@ fn all_but_one_of_many_hidden_disks_are_found_within_5_percent() {
     assert!(faults.len() <= 1, "{faults:#?}");
 }
 
-/// Without permission to write, the parameters that only writes reveal are not determined.
 #[test]
 fn a_disk_that_may_not_be_written_is_only_read() {
     let hidden = Hidden::drawn(1);
@@ -208,9 +207,9 @@ fn a_disk_that_may_not_be_written_is_only_read() {
     assert!(hidden.faults(&found).is_empty(), "{:?}", hidden.faults(&found));
 }
 
-/// On a host, interrupts and scheduling delay completions, sometimes by a lot. In spite of this,
-/// the layout and the predicted loads must be within the limits. Overheads and seek times are not
-/// checked.
+/// On a host, interrupts and scheduling delay all completions a little and some by a millisecond.
+/// Nevertheless, the errors of the layout and of the predicted loads must be within the limits.
+/// Overheads and seek times are not checked.
 #[test]
 fn with_noise_in_the_times_of_requests_layout_and_loads_are_still_right() {
     let faults = faults_of(1..=6, |hidden| {
@@ -224,7 +223,6 @@ fn with_noise_in_the_times_of_requests_layout_and_loads_are_still_right() {
     assert!(faults.is_empty(), "{faults:#?}");
 }
 
-/// A disk whose behaviour is not modelled must be refused, not fitted.
 #[test]
 fn a_shingled_disk_is_refused_if_its_writes_are_to_be_calibrated() {
     let system = Description::named("sata-smr-5900").unwrap().system().unwrap();
@@ -241,7 +239,7 @@ fn a_device_that_does_not_rotate_is_refused() {
     assert!(failure.message.contains("does not behave like a rotating disk"), "{failure}");
 }
 
-/// Returns the line of a setting in a system file.
+/// Returns the line of the system file that sets `key`.
 fn choice(description: &Description, key: &str) -> String {
     let (text, start) = (description.text(), format!("{key} = "));
     text.lines().find(|line| line.starts_with(&start)).unwrap().to_owned()

@@ -1,10 +1,10 @@
 //! Renders a chart as an HTML figure: caption, legend, SVG drawing, and a data table below.
 //!
-//! The drawing has a fixed inner size and is scaled to the width of its column. On narrow screens,
-//! the style sheet enlarges the text of the drawing, and the margins leave room for that. Each
-//! drawable point is an element of class `mark`. Its attribute `data-r` is the row of the point in
-//! the data table, which the script reads. Colours and dashes are CSS classes, so all themes and
-//! the printed page use the same drawing.
+//! The drawing has fixed coordinates and is scaled to the width of its column. On narrow screens,
+//! the style sheet enlarges the text of the drawing, so the margins are wide enough for enlarged
+//! text. Each point that can be drawn is an element of class `mark`. Its attribute `data-r`
+//! contains the row of the point in the data table, from which the script reads the values. Colours
+//! and dashes are CSS classes, so all themes and the printed page use the same drawing.
 
 use maud::{Markup, html};
 
@@ -22,22 +22,21 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 54.0;
 
-/// Height of the space above the drawing for the label of one guide. It fits one line of text at
-/// the font size of a phone. Above the drawing, no data line can cross the labels.
+/// Height of a label of a vertical guide at the font size of a phone. The labels are above the
+/// drawing, where no data line can cross them.
 const GUIDE_LINE: f64 = 20.0;
-/// Width that one character of a guide label needs to the right of the drawing, at the font size of
-/// a phone.
+/// Width of a character in a label of a horizontal guide at the font size of a phone.
 const GUIDE_LETTER: f64 = 12.0;
 
-/// Maximum number of points of a series whose markers are always visible. If a series has more
-/// points, each point is a dot that appears when the pointer is over it.
+/// Maximum number of points in a series whose markers are always visible. The points of a longer
+/// series are dots that appear only under the pointer.
 const DENSE: usize = 60;
 
 const BAR: f64 = 18.0;
 const BAR_GAP: f64 = 5.0;
 const GROUP_LABEL: f64 = 24.0;
 const GROUP_GAP: f64 = 14.0;
-/// Width of the space to the right of the longest bar, for its number.
+/// Width of the space to the right of the longest bar, for the number that labels the bar.
 const BAR_TEXT: f64 = 270.0;
 
 /// Renders a chart as an HTML figure.
@@ -91,7 +90,8 @@ fn tools(chart: &Chart) -> Markup {
     }
 }
 
-/// Returns true if the script can zoom into the chart, which requires numbers on both axes.
+/// Returns true if the script can zoom into the chart. Charts with bars or categories cannot be
+/// zoomed.
 fn is_zoomable(chart: &Chart) -> bool {
     chart.kind != Kind::Bars && !matches!(chart.x.scale, Scale::Category(_))
 }
@@ -127,11 +127,10 @@ fn swatch(chart: &Chart, series: &Series, hue: usize) -> Markup {
     }
 }
 
-/// Returns true if the points of a series are dots that are visible only when the pointer is over
-/// them.
+/// Returns true if the points of a series are dots that appear only under the pointer.
 fn dotted(chart: &Chart, series: &Series) -> bool {
     let fitted = chart.kind == Kind::Scatter && series.dashed;
-    // These curves have many points only to look smooth.
+    // Step charts and percentile charts have many points only so that their curves look smooth.
     let smooth = chart.kind == Kind::Steps || chart.x.scale == Scale::Percentile;
     fitted || smooth || series.points.len() > DENSE
 }
@@ -146,7 +145,6 @@ fn classes(series: &Series, hue: usize) -> String {
     format!("series c{}{dashed}{second_round}", hue % HUES)
 }
 
-/// The axes and the edges of a drawing.
 struct Frame {
     x: Projection,
     y: Projection,
@@ -211,8 +209,8 @@ fn plot(chart: &Chart) -> Markup {
     }
 }
 
-/// Puts the content into a nested SVG element with the coordinates of the chart. After a zoom, the
-/// script makes this element clip everything outside the axes.
+/// Puts the content into a nested SVG element with the coordinates of the chart. When the chart is
+/// zoomed, the script makes this element hide everything outside the axes.
 fn within(frame: &Frame, content: &Markup) -> Markup {
     let (width, height) = (frame.right - LEFT, HEIGHT - BOTTOM - frame.top);
     html! {
@@ -289,8 +287,8 @@ fn guides(chart: &Chart, frame: &Frame) -> Markup {
     }
 }
 
-/// Returns the horizontal guides that can be drawn, from bottom to top. Each has the y position of
-/// its line and of its label. The labels do not overlap.
+/// Returns the horizontal guides that can be drawn, from bottom to top. Each guide has the y
+/// position of its line and the y position of its label. Labels are moved up if they would overlap.
 fn level_guides<'a>(chart: &'a Chart, frame: &Frame) -> Vec<(f64, f64, &'a Guide)> {
     let level = chart.guides.iter().filter(|guide| guide.direction == Direction::Horizontal);
     let placed = level.filter_map(|guide| Some((frame.y.position(guide.at)?, guide)));
@@ -390,7 +388,7 @@ fn bars(chart: &Chart) -> Markup {
     }
 }
 
-/// Draws the name above a group of bars, with the notes of these bars.
+/// Draws the name of a category above its bars, followed by the notes of the bars.
 fn category<'a>(name: &str, group: impl Iterator<Item = &'a BarRow<'a>> + Clone) -> Markup {
     let Some(first) = group.clone().next() else { return html! {} };
     html! {
@@ -401,7 +399,6 @@ fn category<'a>(name: &str, group: impl Iterator<Item = &'a BarRow<'a>> + Clone)
     }
 }
 
-/// The position and the value of one bar.
 struct BarRow<'a> {
     category: usize,
     series: usize,

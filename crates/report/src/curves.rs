@@ -1,9 +1,8 @@
 //! Builds the charts of a survey from its points.
 //!
-//! The points of a chart are grouped, for example by caching mode and depth. Each group gives one
-//! line, in the order of the input. If there are more lines than a chart can show, an evenly spaced
-//! selection is drawn. The other lines appear only in the table of all points. A chart without
-//! lines is left out.
+//! The points of a chart are grouped, for example by caching mode and queue depth. Each group
+//! becomes a line. If there are too many lines for a chart, only an evenly spaced selection is
+//! drawn. The table of all points contains the rest. A chart without lines is left out.
 
 use crate::model::{Axis, Chart, Direction, Guide, Kind, Point, Scale, Series};
 use crate::units::{Unit, bytes, rate};
@@ -66,7 +65,7 @@ fn sequential(view: &SurveyView) -> Vec<&PointView> {
     view.points.iter().filter(|point| point.pattern == Pattern::Sequential).collect()
 }
 
-/// Returns the operations of the sequential points (read, write).
+/// Returns the operations of the sequential points, for example `read` and `write`.
 pub(crate) fn operations(view: &SurveyView) -> Vec<&str> {
     distinct(&sequential(view), |point| point.operation.as_str())
 }
@@ -76,8 +75,8 @@ fn interval_point(x: f64, estimate: Estimate) -> Point {
     Point { x, y: estimate.value, low, high, note: None }
 }
 
-/// Returns one line for each key, with its points sorted by x. The lines of the first caching mode
-/// are solid. The lines of other caching modes are dashed.
+/// Returns a line for each distinct key, with its points sorted by x. Lines whose caching mode
+/// differs from that of the first point are dashed.
 fn grouped<'a, K: PartialEq>(
     points: &[&'a PointView],
     key: impl Fn(&'a PointView) -> K,
@@ -97,8 +96,9 @@ fn grouped<'a, K: PartialEq>(
     series
 }
 
-/// Builds the chart of throughput against request size for one operation. It has a line for each
-/// caching mode and depth, and guides for PAP, PAP/2, and the smallest request that exceeds PAP/2.
+/// Builds the chart of throughput against request size for one operation. Each combination of
+/// caching mode, depth and number of threads is a line. Guides mark PAP, PAP/2 and a half-power
+/// point.
 pub(crate) fn throughput_against_size(view: &SurveyView, operation: &str) -> Option<Chart> {
     let mut points = sequential(view);
     points.retain(|point| point.operation == operation);
@@ -154,8 +154,8 @@ fn half_power_guides(view: &SurveyView, operation: &str) -> Vec<Guide> {
             ]
         })
         .collect();
-    // Only one vertical guide is drawn, at the half-power point of direct requests at the smallest
-    // depth. No other combination has a larger half-power point.
+    // Only the half-power point of direct requests at the smallest depth gets a guide. At larger
+    // depths, smaller requests already exceed PAP/2.
     let shallowest = view
         .half_power
         .iter()
@@ -169,8 +169,8 @@ fn half_power_guides(view: &SurveyView, operation: &str) -> Vec<Guide> {
     guides
 }
 
-/// Returns the points of the depth curves of one operation. The curves are an evenly spaced
-/// selection of the caching modes and sizes with enough depths.
+/// Returns the points of the depth charts of one operation. Combinations of caching mode and
+/// request size with too few depths are left out. An evenly spaced selection of the others is kept.
 fn depth_curves<'a>(view: &'a SurveyView, operation: &str) -> Vec<&'a PointView> {
     let mut points = sequential(view);
     points.retain(|point| point.operation == operation);
@@ -292,8 +292,8 @@ fn random_size_charts(random: &[&PointView], size_bytes: u64) -> Vec<Chart> {
 }
 
 /// Builds the charts of CPU time per request and per MiB against request size. Solid lines show the
-/// CPU time of the process, dashed lines the CPU time of the whole machine. Each caching mode is
-/// shown at the depth with the most sizes.
+/// CPU time of the process, dashed lines the CPU time of the whole machine. For each operation and
+/// caching mode, only the depth with the most request sizes is shown.
 pub(crate) fn cpu_charts(view: &SurveyView) -> Vec<Chart> {
     let points = cpu_points(view);
     let key = |point: &PointView| (point.operation.clone(), point.caching.clone());
@@ -328,7 +328,7 @@ pub(crate) fn cpu_charts(view: &SurveyView) -> Vec<Chart> {
         "cpu-mib",
         "CPU per MiB against request size",
         true,
-        "Larger requests distribute the fixed cost over more bytes.",
+        "Larger requests spread the fixed cost over more bytes.",
     );
     request.into_iter().chain(mib).collect()
 }

@@ -1,12 +1,14 @@
 //! Adds the texts of `halfpower explain` to a page. Each text is collapsed below the element that
 //! it explains.
 //!
-//! A name without a topic gets no explanation, so that pages of old results can still be rendered.
+//! A name that `halfpower explain` does not know is skipped, so that pages of old results can still
+//! be rendered.
 
 use explain::{Block, Kind, Topic};
 use maud::{Markup, html};
 
-/// Renders the topic with this name and one of these kinds, collapsed.
+/// Renders the explanation of `name` as a collapsed element. Only topics of the given kinds are
+/// searched.
 pub(crate) fn explanation(name: &str, kinds: &[Kind]) -> Markup {
     let all = kinds.iter().flat_map(|kind| explain::of_kind(*kind));
     let topics: Vec<&Topic> = all.filter(|topic| topic.name == name).collect();

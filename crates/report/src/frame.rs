@@ -3,23 +3,24 @@
 
 use maud::{Markup, html};
 
-/// The additions to a page. By default, nothing is added.
+/// The additions to a page. The default adds nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Frame {
     /// Address and name of each other page.
     pub links: Vec<(String, String)>,
-    /// Whether the page shows a run in progress. If so, the script of the page asks the server for
-    /// a newer version than the one that [`version`] wrote into the page.
+    /// Whether the page shows a run in progress. The script of such a page reloads the page when
+    /// the server has a newer version (see [`version`]).
     pub is_live: bool,
-    /// Whether the page is a list, which has no verdict.
+    /// Whether the page shows no verdict, for example because it is a list of runs.
     pub is_list: bool,
 }
 
-/// The attribute in the page of a run in progress that [`version`] replaces.
+/// The attribute that [`version`] replaces. Only the page of a run in progress has this attribute.
 const NO_VERSION: &str = "data-etag=\"\"";
 
-/// Writes the version of a page into the page. A page without a run in progress is returned
-/// unchanged. The version must not contain characters that HTML escapes.
+/// Writes `version` into a page, whose script then asks the server for newer versions. A page
+/// without a run in progress is returned unchanged. The version must not contain characters that
+/// HTML escapes.
 pub fn version(page: &str, version: &str) -> String {
     page.replacen(NO_VERSION, &format!("data-etag=\"{version}\""), 1)
 }

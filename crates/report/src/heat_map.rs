@@ -1,9 +1,9 @@
-//! Heat maps of latency over time. Each cell covers a short interval of time, called a moment here,
-//! and a range of latency.
+//! Heat maps of latency over time. Each cell covers a range of latencies and a short time interval,
+//! which this module calls a moment.
 //!
 //! [`latency_heat_map`] counts the requests in each cell. The shade of a cell shows its share of
-//! the requests that completed in its moment. The map shows groups of requests, such as hits and
-//! misses of a cache, which an average or a percentile over time would hide.
+//! the moment's requests. The map shows groups of requests, such as cache hits and cache misses,
+//! which an average or a percentile over time would hide.
 
 use maud::{Markup, html};
 
@@ -15,8 +15,8 @@ use crate::units::Unit;
 
 /// Number of moments. Each is about ten pixels wide on a screen.
 const MOMENTS: usize = 48;
-/// Number of latency ranges per factor of ten. With 8, each range starts at a value that is a third
-/// higher than the start of the range below.
+/// Number of latency ranges per factor of ten. With 8 ranges, the upper end of each range is 1.33
+/// times its lower end.
 const BANDS_PER_DECADE: f64 = 8.0;
 /// Minimum opacity of a cell, so that the cell with the smallest share is still visible.
 const FAINTEST: f64 = 0.14;
@@ -78,15 +78,15 @@ fn cells(list: &[(u64, u64)], first: u64, last: u64) -> Vec<Point> {
     counts.into_iter().map(cell).collect()
 }
 
-/// Returns the width of one moment on the x axis: the smallest distance between the starts of two
-/// moments.
+/// Returns the width of a moment on the x axis. The width is the smallest distance between the
+/// starts of two moments.
 pub(crate) fn moment_width(chart: &Chart) -> f64 {
     let points = chart.series.iter().flat_map(|series| &series.points);
     let mut starts: Vec<f64> = points.map(|point| point.x).filter(|x| x.is_finite()).collect();
     starts.sort_by(f64::total_cmp);
     let steps = starts.windows(2).map(|pair| pair[1] - pair[0]);
     let span = starts.last().zip(starts.first()).map_or(1.0, |(last, first)| last - first);
-    // Starts that differ only by a rounding error belong to the same moment.
+    // The x values of cells of the same moment may differ by a rounding error.
     let step = steps.filter(|step| *step > span * 1e-6).fold(f64::INFINITY, f64::min);
     if step.is_finite() { step } else { 1.0 }
 }
@@ -123,7 +123,6 @@ pub(crate) fn shaded(
 mod tests {
     use super::*;
 
-    /// Returns requests of 12 us. In the second half, every fourth request takes 1.2 ms.
     fn two_groups() -> Vec<(u64, u64)> {
         let requests = (0..9_600_u64).flat_map(|index| {
             let end = index * 1_000_000;

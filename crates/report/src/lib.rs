@@ -3,12 +3,12 @@
 //! [`survey_page`] converts the numbers of a survey ([`view::SurveyView`]) to a [`model::Page`],
 //! and [`render`] converts any page to HTML. Charts are SVG, so the page can be read without
 //! scripts, printed, and opened from a file. An inline script adds tooltips, a legend that shows
-//! and hides series, zoom, sorting and downloads (CSV, SVG, PNG). It also keeps the state of the
-//! view in the URL. The page contains the numbers of a chart only once, in a table below the chart,
-//! which the script reads.
+//! and hides series, zoom, sorting and downloads (CSV, SVG, PNG). It also keeps the current view,
+//! such as zoom and hidden series, in the URL. The page contains the numbers of a chart only once,
+//! in a table below the chart. The script reads this table.
 //!
 //! This crate does no I/O and reads no clock. It does not depend on the store or on the crates that
-//! measure. The caller converts their data.
+//! measure. Callers convert their results to a view or a page.
 #![forbid(unsafe_code)]
 
 pub use analysis::units::page as units;

@@ -3,20 +3,20 @@
 //!
 //! On a page from a server, the search box and the checkboxes work without scripts, because they
 //! belong to forms that send a GET request. On a page opened from a file, the search box needs the
-//! script and is hidden without it. Void elements such as `input` are written by hand, because the
-//! page must be well-formed XML.
+//! script and is hidden without it. Void elements such as `input` are written by hand, because
+//! `maud` does not close them, and the page must be well-formed XML.
 
 use maud::{Markup, PreEscaped, html};
 
 use crate::model::{Cell, LinkTable, LinkedCell, Search};
 use crate::table::{cell, csv_button, heads, scroller};
 
-/// The style sheet of these tables and of the frame of a page.
+/// The style sheet for these tables and for the additions in `frame`.
 pub(crate) const STYLE: &str = include_str!("links.css");
 /// The script for the search box, for the choice of rows, and for pages of a run in progress.
 pub(crate) const SCRIPT: &str = include_str!("links.js");
 
-/// Renders the table with its search box and the button for the chosen rows.
+/// Renders the table with its search box and the button that sends the chosen rows.
 pub(crate) fn link_table(table: &LinkTable) -> Markup {
     html! {
         @if let Some(search) = &table.search { (search_box(search, &table.id)) }

@@ -35,8 +35,8 @@ pub struct Verdict {
     pub state: State,
     /// The reasons to doubt the result, one sentence each. Empty if there is no doubt.
     pub reasons: Vec<String>,
-    /// The number of points in doubt as text, if the verdict does not concern all points. Shown as
-    /// a link to the section [`POINTS_SECTION`].
+    /// The number of suspect or invalid points, such as `4 of 61 points are suspect`. The text is a
+    /// link to the section [`POINTS_SECTION`]. None if there are no such points.
     pub in_doubt: Option<String>,
 }
 
@@ -165,9 +165,8 @@ pub struct Chart {
     pub id: String,
     /// Heading of the chart.
     pub title: String,
-    /// One sentence about what the chart shows or what to look for, also used as the text for
-    /// screen readers. When the chart is rendered, a sentence on how to read its axes and marks is
-    /// added.
+    /// One sentence about what the chart shows or what to look for. Screen readers also use it. The
+    /// page appends a sentence on how to read the axes and marks.
     pub summary: String,
     /// The horizontal axis. For [`Kind::Bars`], the categories.
     pub x: Axis,
@@ -190,9 +189,9 @@ pub enum Kind {
     Scatter,
     /// Horizontal bars, with one group for each category of the x axis.
     Bars,
-    /// Cells. Each cell covers an interval of time that begins at its x, and a range of the y axis
-    /// from its `low` to its `high`. All intervals have the same length. The shade of a cell shows
-    /// its y value, which is the share of the interval's requests in this range.
+    /// Cells. A cell starts at its x and covers one time interval. On the y axis, it extends from
+    /// its `low` to its `high`. All intervals have the same length. The shade of a cell shows its y
+    /// value, which is the share of the interval's requests that are in the cell.
     HeatMap,
     /// Steps, where each value holds until the next point, as in a cumulative distribution.
     Steps,
@@ -218,8 +217,8 @@ pub enum Scale {
     Log2,
     /// Logarithmic, with decimal ticks. Values of zero or less are not drawn.
     Log10,
-    /// Percentiles, given as shares from 0 to below 1. 90%, 99%, 99.9% and so on are equally far
-    /// apart. A share of 1 is not drawn.
+    /// Percentiles, given as shares from 0 to below 1. The distance from 90% to 99% is the same as
+    /// from 99% to 99.9%. A share of 1 is not drawn.
     Percentile,
     /// Categories. The x of a data point is the index of its category.
     Category(Vec<String>),
@@ -235,8 +234,8 @@ pub struct Series {
     /// Whether the line is dashed. Dashed lines are used for an upper bound, a fit, or the second
     /// line of a pair.
     pub dashed: bool,
-    /// Number of the colour and marker of the series. Several series may have the same number. If
-    /// None, the number is the index of the series.
+    /// Index of the colour and marker, which several series may share. If None, the index of the
+    /// series is used.
     pub hue: Option<usize>,
 }
 
@@ -245,7 +244,8 @@ pub struct Series {
 pub struct Point {
     /// Position on the x axis, in the base unit of the axis.
     pub x: f64,
-    /// Value, in the base unit of the y axis. For [`Kind::HeatMap`], a share.
+    /// Value, in the base unit of the y axis. For [`Kind::HeatMap`], the share of requests (0 to
+    /// 1).
     pub y: f64,
     /// Lower end of the confidence interval. For [`Kind::HeatMap`], the lower end of the cell.
     pub low: Option<f64>,
@@ -258,8 +258,8 @@ pub struct Point {
 /// A labelled line across a chart, such as PAP/2.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Guide {
-    /// The label of the line. For a horizontal line at most one word, because the label is in the
-    /// margin.
+    /// The label of the line. The label of a horizontal line is in the margin, so it should be one
+    /// short word.
     pub label: String,
     /// Position of the line, in the base unit of the axis.
     pub at: f64,
@@ -381,8 +381,8 @@ pub struct Choice {
 /// A search box.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Search {
-    /// Address to which the search words are sent as the parameter `q`, to search all rows. `None`
-    /// if there is no server. In this case, the script searches the rows of the page.
+    /// Address that receives the search words as the parameter `q` and searches all rows. `None` if
+    /// there is no server. The script then searches the rows of the page.
     pub action: Option<String>,
     /// The words of the current search.
     pub query: String,

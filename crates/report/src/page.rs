@@ -1,9 +1,10 @@
-//! Renders the whole page: head, first screen, sections, provenance.
+//! Renders the whole page: the head, the first screen, the sections, and the provenance of the
+//! results.
 //!
 //! The first screen shows, in this order, the target, whether the result can be trusted, the key
 //! numbers, the findings, and the advice. The page contains everything it needs, and a content
-//! security policy forbids the browser to load anything else. The markup is also well-formed XML,
-//! so an XML parser can check it.
+//! security policy prevents the browser from loading anything else. The markup is also well-formed
+//! XML, so an XML parser can check it.
 
 use maud::{Markup, PreEscaped, html};
 
@@ -19,7 +20,7 @@ use crate::model::{
 use crate::table::table;
 
 const STYLE: &str = include_str!("style.css");
-/// The script of a page. Its parts, in the order of their use, are wrapped in one function.
+/// The script of a page: several files, wrapped in one function.
 const SCRIPT: &str = concat!(
     "(() => {\n\"use strict\";\n",
     include_str!("script/page.js"),
@@ -32,8 +33,8 @@ const SCRIPT: &str = concat!(
     "})();\n",
 );
 
-/// The elements of the page's head. They are written by hand with closed void elements, because the
-/// page must be well-formed XML.
+/// The elements of the page's head. They are written by hand, because `maud` does not close
+/// elements such as `meta`, and the page must be well-formed XML.
 const HEAD: &str = concat!(
     r#"<meta charset="utf-8"/>"#,
     r#"<meta name="viewport" content="width=device-width, initial-scale=1"/>"#,
@@ -44,8 +45,8 @@ const HEAD: &str = concat!(
     r#"<link rel="icon" href="data:,"/>"#,
 );
 
-/// Directives of the content security policy that control what a page may load. The first is for a
-/// normal page, the second for the page of a run in progress.
+/// The part of the content security policy that differs between pages: first for a normal page,
+/// then for the page of a run in progress, which also sends requests to its server.
 const LOADED: [&str; 2] = ["img-src data:", "img-src data:; connect-src 'self'"];
 
 /// Renders the page as one self-contained HTML document.
@@ -127,8 +128,8 @@ fn footer(page: &Page) -> Markup {
     }
 }
 
-/// Removes the indentation and the comment lines of the script, which saves a sixth of its size. A
-/// string in the script must not extend over several lines.
+/// Removes the indentation and the comment lines of a script, which makes it a sixth smaller. The
+/// script must not contain multi-line strings.
 fn without_comments(script: &str) -> String {
     let lines = script.lines().map(str::trim_start);
     let lines = lines.filter(|line| !line.is_empty() && !line.starts_with("//"));
@@ -490,8 +491,8 @@ mod tests {
         for text in [STYLE, SCRIPT] {
             assert!(!text.contains("]]>") && !text.contains("</"), "would end its element");
         }
-        // The limit on the size is deliberate. Zoom, pictures and the view in the URL take 18 KiB
-        // of the script. A page with charts is ten times as large.
+        // The limit is deliberate. Of the script, 18 KiB are for zoom, pictures and the view in the
+        // URL. A page with charts is ten times as large as the script.
         let shipped = without_comments(SCRIPT);
         assert!(shipped.len() < 28 * 1024, "{} bytes", shipped.len());
         assert!(!shipped.contains("\n//") && shipped.contains("register("));
@@ -507,7 +508,7 @@ mod tests {
         0.2126 * channel(1) + 0.7152 * channel(3) + 0.0722 * channel(5)
     }
 
-    /// Returns the luminance of a variable of the style sheet in the light and in the dark theme.
+    /// Returns the luminance of a colour of the style sheet in the light and in the dark theme.
     fn colours(name: &str) -> [f64; 2] {
         let start = format!("--{name}: light-dark(");
         let rest = STYLE.split_once(&start).expect(name).1;

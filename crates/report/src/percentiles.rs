@@ -1,26 +1,26 @@
-//! Draws latency by percentile, from cumulative distributions. On the percentile axis, 90%, 99%,
-//! 99.9% and so on have equal distances.
+//! Draws latency by percentile, from cumulative distributions. On the percentile axis, the distance
+//! from 90% to 99% is the same as from 99% to 99.9%.
 //!
-//! Every curve has its points at the same round percentiles (50%, 60% ... 90%, 95% ... 99% ...), so
-//! that curves can be compared point by point. A curve ends at the last percentile that still has
-//! at least one request above it.
+//! All curves have points at the same round percentiles (50%, 60% ... 90%, 95% ... 99% ...), so
+//! that they can be compared point by point. A curve ends at the last percentile that still has at
+//! least one request above it.
 
 use crate::curves::{axis, lines};
 use crate::model::{Chart, Point, Scale, Series};
 use crate::units::Unit;
 
-/// Shares of requests above the percentiles 50%, 60%, 70%, 75%, 80%, 85% and 90%. Dividing each
-/// share by ten gives the next percentiles (95%, 96% ... 99%), and so on.
+/// Shares of requests above the percentiles 50%, 60%, 70%, 75%, 80%, 85% and 90%. A tenth of each
+/// share gives the next percentiles (95%, 96% ... 99%), and so on.
 const REMAINDERS: [f64; 7] = [0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1];
 
-/// Maximum number of nines in a drawn percentile (99.9% has three). No trial has enough requests
-/// for a percentile with more nines.
+/// Maximum number of nines in a percentile (99.9% has three). No trial has enough requests for
+/// more.
 const NINES: i32 = 8;
 
 /// Creates a chart of latency by percentile, with one curve for each distribution. A distribution
-/// consists of a name, a cumulative distribution, and the number of requests. The cumulative
-/// distribution lists latencies (ns), each with the share of requests that took at most this long.
-/// Latencies and shares ascend. Returns None if there are no data.
+/// is given by its name, its cumulative distribution, and its number of requests. The cumulative
+/// distribution lists latencies (ns) in ascending order, each with the share of requests that took
+/// at most this long. Returns None if there are no data.
 pub fn percentile_chart<'a>(
     id: &str,
     title: &str,

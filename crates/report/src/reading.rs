@@ -49,8 +49,8 @@ fn in_sentence(label: &str) -> String {
     first.into_iter().flat_map(char::to_lowercase).chain(letters).collect()
 }
 
-/// States whether higher or lower values are better. Returns None if this does not follow from the
-/// unit, and for step charts and heat maps.
+/// States whether higher or lower values are better. Returns None for step charts and heat maps,
+/// and if the unit does not decide it.
 fn better(chart: &Chart) -> Option<String> {
     let (more, less) = match chart.kind {
         Kind::Bars => ("longer is faster", "shorter is better"),
@@ -70,7 +70,7 @@ fn scales(chart: &Chart) -> Option<String> {
     let is_log = |scale: &Scale| matches!(scale, Scale::Log2 | Scale::Log10);
     if chart.x.scale == Scale::Percentile {
         return Some(
-            "after 90%, the share of slower requests falls to a tenth at each tick".to_string(),
+            "from 90% on, the share of slower requests falls to a tenth at each tick".to_string(),
         );
     }
     let text = match (is_log(&chart.x.scale), is_log(&chart.y.scale)) {

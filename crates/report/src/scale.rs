@@ -1,9 +1,10 @@
 //! Computes positions of values on an axis, and the ticks of the axis.
 //!
 //! A [`Projection`] is built from the values that an axis must show, and from the range of drawing
-//! units that the axis covers. The ends of the axis are extended to round numbers. On a linear axis
-//! they are round in the displayed unit (MiB/s, not bytes/s). On a logarithmic axis they are powers
-//! of two, or 1, 2 or 5 times a power of ten. Values that cannot be drawn have no position.
+//! units that the axis covers. The axis is extended to round values at both ends. On a linear axis,
+//! the ends are round in the displayed unit (MiB/s, not bytes/s). On a logarithmic axis, the ends
+//! are powers of two, or 1, 2 or 5 times a power of ten. Values that cannot be drawn have no
+//! position.
 
 use crate::model::Scale;
 use crate::units::{AxisUnit, Unit, trimmed};
@@ -49,7 +50,7 @@ enum Kind {
     Log {
         base: f64,
     },
-    /// The position of a share is its number of nines, -log10(1 - share): 1 for 90%, 2 for 99%.
+    /// Percentiles. The position of a share is its number of nines: 1 for 90%, 2 for 99%.
     Percentile,
 }
 
@@ -98,9 +99,10 @@ impl Projection {
         inside.then_some(self.start + share * (self.end - self.start))
     }
 
-    /// Formats the axis as text for the script of the page: the scale, the ends of the axis
-    /// (logarithms on a logarithmic axis), the positions of these ends in the drawing, the divisor
-    /// of the unit that a linear axis shows, and the base unit.
+    /// Formats the axis for the script of the page. The fields are the scale, the values at both
+    /// ends (logarithms or numbers of nines if the axis is not linear), the positions of both ends
+    /// in the drawing, the divisor of the displayed unit (1 if the axis is not linear), and the
+    /// base unit.
     pub(crate) fn for_script(&self) -> String {
         let (scale, divisor) = match self.kind {
             Kind::Linear { axis_unit, .. } => ("linear", axis_unit.divisor),
@@ -116,7 +118,7 @@ impl Projection {
         format!("{scale} {first} {last} {start} {end} {divisor} {unit}")
     }
 
-    /// Returns the unit to show with the axis label. Empty if the tick labels contain the unit.
+    /// Returns the unit for the axis label. Empty if the tick labels contain the unit.
     pub(crate) fn suffix(&self) -> &'static str {
         match self.kind {
             Kind::Linear { axis_unit, .. } => axis_unit.suffix,
@@ -153,9 +155,9 @@ impl Projection {
         (first..=last).filter_map(tick).collect()
     }
 
-    /// Returns ticks at powers of the base. Every power has a label. If there are too many powers
-    /// for this, only every second, fourth ... power has a label, so that a size axis shows 4 KiB,
-    /// 64 KiB, 1 MiB.
+    /// Returns ticks at powers of the base. If there are too many powers to label all of them, only
+    /// every second, fourth ... power has a label. The labels of a size axis may then be 4 KiB, 64
+    /// KiB, 1 MiB.
     fn power_ticks(&self, base: f64) -> Vec<Tick> {
         let (first, last) = (self.first.ceil() as i64, self.last.floor() as i64);
         let span = last - first;
@@ -218,8 +220,8 @@ fn nines(share: f64) -> f64 {
     -(1.0 - share).log10()
 }
 
-/// Returns the step and the two ends of a linear axis. The ends enclose zero, `low` and `high`, and
-/// are multiples of the step. The step is a round number and about a fifth of the range.
+/// Returns the step and the two ends of a linear axis. The axis includes zero, `low` and `high`.
+/// The ends are multiples of the step, which is a round number and about a fifth of the range.
 fn linear_ends(unit: Unit, low: f64, high: f64) -> (Kind, f64, f64) {
     let (low, high) = (low.min(0.0), high.max(0.0));
     let axis_unit = unit.axis_unit(high.max(-low));
@@ -233,8 +235,9 @@ fn linear_ends(unit: Unit, low: f64, high: f64) -> (Kind, f64, f64) {
     (Kind::Linear { axis_unit, step }, (low / step + 1e-9).floor() * step, last)
 }
 
-/// Returns the two ends of a logarithmic axis as exponents. The ends enclose `low` and `high`. They
-/// are powers of two with a margin, or 1, 2 or 5 times a power of ten.
+/// Returns the two ends of a logarithmic axis as exponents of the base. The axis includes `low` and
+/// `high`. For base 2, the ends are powers of two with a margin. For base 10, they are 1, 2 or 5
+/// times a power of ten.
 fn log_ends(base: f64, low: f64, high: f64) -> (Kind, f64, f64) {
     let exponent = |value: f64| value.ln() / base.ln();
     let (low, high) = (exponent(low), exponent(high));

@@ -2,8 +2,8 @@
 //!
 //! The first sections show which request size and which queue depth an application should use. The
 //! next sections show the evidence: CPU cost, latency, throughput over time, the rates of the
-//! pipeline's components, and all points. Charts that need only points are drawn by `curves`, all
-//! other charts by this module. Sections without data are left out.
+//! pipeline's components, and all points. The module `curves` builds the charts that need only the
+//! points, and this module builds all other charts. Sections without data are left out.
 
 use crate::curves::{
     axis, cpu_charts, depth_charts, distinct, lines, operations, pairs, random_charts, size_axis,
@@ -281,9 +281,9 @@ fn latency(view: &SurveyView) -> Option<Section> {
     section("latency", "Latency", "", charts(cumulative.into_iter().chain(curves)))
 }
 
-/// Thins out a distribution. A point is kept if its share is at least 0.004 larger than that of the
-/// last kept point, because a smaller step is not visible. The first and the last point are always
-/// kept.
+/// Thins out a distribution. A point is dropped if its share is less than 0.004 above the share of
+/// the last kept point, because such a small step is not visible. The first and the last point are
+/// always kept.
 fn thinned(distribution: &DistributionView) -> Vec<(f64, f64)> {
     let all = &distribution.cumulative;
     let mut kept: Vec<(f64, f64)> = Vec::new();

@@ -1,7 +1,7 @@
 //! Formats SVG numbers, paths and marker shapes.
 //!
-//! This module does not depend on axes or data. Coordinates are rounded to one decimal. This is
-//! finer than the pixels of a screen, and it keeps pages small.
+//! This module does not depend on axes or data. Coordinates are rounded to one decimal, which is
+//! finer than a pixel and keeps pages small.
 
 use std::fmt::Write;
 
@@ -22,8 +22,8 @@ const MARKERS: [&str; 8] = [
 /// Number of marker shapes. The style sheet defines the same number of colours.
 pub(crate) const HUES: usize = MARKERS.len();
 
-/// SVG path of a dot, which marks points of dense series. The dot is invisible until the style
-/// sheet gives it a stroke.
+/// SVG path of length zero, for the points of dense series. The path is invisible until the style
+/// sheet draws it with a wide stroke, which makes it a dot.
 pub(crate) const DOT: &str = "M0 0h0";
 
 /// Returns the marker shape for the colour with number `hue`.
@@ -42,8 +42,8 @@ pub(crate) fn translate(x: f64, y: f64) -> String {
     format!("translate({} {})", number(x), number(y))
 }
 
-/// Formats a path through points. A `None` interrupts the line. With `steps`, the line stays
-/// horizontal up to the next point. Returns an empty path if there is nothing to draw.
+/// Formats a path through points. A `None` interrupts the path. With `steps`, the path is
+/// horizontal up to the x of the next point, and then vertical. Empty if there is nothing to draw.
 pub(crate) fn line(places: &[Option<(f64, f64)>], steps: bool) -> String {
     let mut path = String::new();
     let mut drawing = false;
@@ -64,8 +64,8 @@ pub(crate) fn line(places: &[Option<(f64, f64)>], steps: bool) -> String {
     path
 }
 
-/// Formats vertical error bars with caps. Each item of `bars` contains the x of a bar, and the y of
-/// its lower and its upper end.
+/// Formats vertical error bars with caps. Each item of `bars` contains the x, the lower y and the
+/// upper y of a bar.
 pub(crate) fn error_bars(bars: &[(f64, f64, f64)]) -> String {
     let mut path = String::new();
     for (x, low, high) in bars {

@@ -25,8 +25,8 @@ pub(crate) fn table(table: &Table) -> Markup {
     }
 }
 
-/// Renders the collapsible data table of a chart. Its rows are the data points in drawing order.
-/// The marks of the drawing refer to these rows by index.
+/// Renders the collapsible data table of a chart. It has a row for each data point, in drawing
+/// order. Each mark of the drawing contains the index of its row.
 pub(crate) fn chart_data(chart: &Chart) -> Markup {
     let (columns, rows) = chart_rows(chart);
     html! {
@@ -46,8 +46,8 @@ pub(crate) fn csv_button(id: &str) -> Markup {
     }
 }
 
-/// Renders a scrollable frame around a table. The frame has the role `group`, which is not an ARIA
-/// landmark, because one landmark per table would make the other landmarks hard to find.
+/// Renders a scrollable frame around a table. Its ARIA role is `group` and not a landmark, because
+/// a landmark for each table would make the other landmarks hard to find.
 pub(crate) fn scroller(label: &str, grid: &Markup) -> Markup {
     html! { div.scroller role="group" tabindex="0" aria-label=(label) { (grid) } }
 }
@@ -102,9 +102,9 @@ fn csv_name(column: &Column) -> String {
     name
 }
 
-/// Returns the columns and rows of a chart's data table. The columns are the series, x and y, then
-/// the interval and the note if any point has these. For a heat map, y is the share of requests,
-/// and the interval is the latency range.
+/// Returns the columns and rows of a chart's data table. The columns are the series, x and y.
+/// Columns for the interval and the note are added if any point has them. For a heat map, y is the
+/// share of requests, and the interval is the latency range.
 fn chart_rows(chart: &Chart) -> (Vec<Column>, Vec<Vec<Cell>>) {
     let points = || chart.series.iter().flat_map(|series| &series.points);
     let intervals = points().any(|point| point.low.is_some() || point.high.is_some());

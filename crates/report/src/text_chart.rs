@@ -34,8 +34,8 @@ impl Charset {
         }
     }
 
-    /// Returns six characters, for: the vertical axis, a tick of the vertical axis, the corner of
-    /// the axes, the horizontal axis, a guide, and the line between points.
+    /// Returns the characters for the vertical axis, its ticks, the corner of the axes, the
+    /// horizontal axis, a guide, and the line between points, in this order.
     fn lines(self) -> [char; 6] {
         match self {
             Charset::Unicode => ['│', '┤', '└', '─', '╌', '·'],
@@ -184,8 +184,8 @@ fn column_labels(projection: &Projection, columns: usize) -> String {
     line
 }
 
-/// Formats the legend: the symbol and the name of each series, with as many series in a line as
-/// fit.
+/// Formats the legend, which contains the symbol and the name of each series. Each line contains as
+/// many series as fit.
 fn legend(chart: &Chart, charset: Charset, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let named = chart.series.iter().zip(charset.symbols());
@@ -288,8 +288,8 @@ mod tests {
             let rows = text.lines().map(|row| row.match_indices('.').map(|(at, _)| at).collect());
             rows.collect::<Vec<Vec<usize>>>()
         };
-        // In exactly one row, the dots run to the x of the next point. Every other row with dots
-        // has a single dot, in the column where this run ends.
+        // The horizontal part of the step is the only row with more than one dot. In every other
+        // row with dots, the dot is in the column where the horizontal part ends.
         let rows = columns_with_dots(&drawn(Kind::Steps));
         let long: Vec<_> = rows.iter().filter(|row| row.len() > 1).collect();
         assert_eq!(long.len(), 1, "{}", drawn(Kind::Steps));

@@ -34,7 +34,8 @@ pub struct SurveyView {
     pub findings: Vec<Finding>,
     /// Recommended changes, with the largest gain first.
     pub advice: Vec<Advice>,
-    /// Rules that a survey does not measure, one line each.
+    /// Rules of advice that a survey does not check. Each line has one rule and the study that
+    /// checks this rule.
     pub rules_without_experiment: Vec<String>,
     /// All measured points. The charts of throughput, depth and CPU time are drawn from these.
     pub points: Vec<PointView>,
@@ -50,7 +51,7 @@ pub struct SurveyView {
     pub time_series: Vec<TimeSeriesView>,
     /// Rates of the pipeline's components. None if they were not measured.
     pub ladder: Option<LadderView>,
-    /// Overhead of halfpower itself: names and values.
+    /// Overhead of halfpower itself, as pairs of name and value.
     pub instrument: Vec<(String, String)>,
     /// Groups of facts about the run. Each group has a heading and a list of names with values.
     pub provenance: Vec<(String, Vec<(String, String)>)>,
@@ -90,9 +91,9 @@ pub struct PointView {
     pub latency_p99_ns: Option<f64>,
     /// 99.9th percentile of latency (ns). None if not measured.
     pub latency_p99_9_ns: Option<f64>,
-    /// CPU time that the kernel charges to the process, per request (ns). None if not measured.
+    /// CPU time per request that the kernel charges to the process (ns). None if not measured.
     pub cpu_lower_ns_per_request: Option<f64>,
-    /// CPU time that the whole machine spent because of the workload, per request (ns). None if not
+    /// CPU time per request that the whole machine spends because of the workload (ns). None if not
     /// measured.
     pub cpu_upper_ns_per_request: Option<f64>,
     /// Number of trials.
@@ -125,12 +126,12 @@ pub struct HalfPowerView {
     /// Smallest measured request size whose throughput exceeds PAP/2 (bytes). None if no size
     /// reaches it.
     pub measured_bytes: Option<u64>,
-    /// Half-power point of the fitted model T = f + s S, in which a request of S bytes takes the
-    /// time T (bytes). None if the fit gives no such size.
+    /// Half-power point of the fitted model T = f + s S (bytes). In the model, T is the time that a
+    /// request of S bytes takes. None if the fit has no half-power point.
     pub fitted_bytes: Option<f64>,
     /// Throughput at the measured half-power point (bytes/s). None if there is no such point.
     pub throughput_bytes_per_s: Option<f64>,
-    /// Reason why there is no half-power point, or how certain the point is. May be empty.
+    /// Why there is no half-power point, or how certain it is. May be empty.
     pub remark: String,
 }
 
@@ -215,7 +216,6 @@ pub(crate) mod tests {
         Estimate { value, low: value * 0.9, high: value * 1.1 }
     }
 
-    /// Returns a plausible point that tests can modify.
     pub(crate) fn point(
         operation: &str,
         caching: &str,
@@ -275,7 +275,7 @@ pub(crate) mod tests {
         TimeSeriesView { name: word.to_string(), samples }
     }
 
-    /// Returns a survey with every field filled. Most texts are `word`.
+    /// Returns a survey in which every field is filled. Most texts are `word`.
     pub(crate) fn full(word: &str) -> SurveyView {
         let text = || word.to_string();
         let mut points = Vec::new();

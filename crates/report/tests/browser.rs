@@ -3,9 +3,10 @@
 //!
 //! Two scripts are added to the page under test. The collector script collects errors. The driver
 //! script operates the page and writes its observations as JSON into the document, which the
-//! browser prints at the end. All tests of a page share one visit to the page. The page is shown at
-//! full width, in frames as narrow as a phone, and with its print style in a frame as narrow as a
-//! sheet of paper. Without a browser, every test is skipped. Colours and fonts are not checked.
+//! browser prints at the end. Each page is opened only once, and all its tests use the same
+//! observations. The page is shown at full width, in frames as wide as a phone, and in a frame as
+//! wide as a sheet of paper with its print style. Without a browser, every test is skipped. Colours
+//! and fonts are not checked.
 
 // Tests may use unwrap, because a panic fails the test. Skipped tests are reported on stderr.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
@@ -45,7 +46,8 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 // ---- skipping
 
-/// Unwraps the result of a visit, or reports the test as skipped and returns from the test.
+/// Unwraps the result of a visit. If there is no browser, reports the test as skipped and returns
+/// from the test.
 macro_rules! or_skip {
     ($visit:expr) => {
         match $visit {
@@ -81,8 +83,8 @@ fn browser() -> Option<PathBuf> {
     places.into_iter().find(|place| place.is_file())
 }
 
-/// Runs the browser on `page` with the option `asked`. Returns the browser's output, or why the
-/// browser failed. None if no browser is installed.
+/// Runs the browser on `page` with the option `asked`. Returns the output of the browser, or the
+/// reason why it failed. None if no browser is installed.
 fn browse(folder: &Path, page: &str, asked: &str) -> Option<Result<String, String>> {
     let complaints = folder.join("stderr");
     let mut child = Command::new(browser()?)
@@ -101,7 +103,7 @@ fn browse(folder: &Path, page: &str, asked: &str) -> Option<Result<String, Strin
     thread::spawn(move || {
         let mut printed = String::new();
         let result = stdout.read_to_string(&mut printed).map(|_| printed);
-        // Sending fails only if the browser was killed, because the receiver is then gone.
+        // If the browser was killed, the receiver is gone, and the error is ignored.
         let _ = sender.send(result);
     });
     let printed = receiver.recv_timeout(TIMEOUT);
@@ -208,8 +210,9 @@ fn result(document: &str) -> Value {
     serde_json::from_str(&json.replace("&amp;", "&")).unwrap()
 }
 
-/// Output of the browser for a page, or why the browser failed. None if no browser is installed.
-/// All tests share the result, so that a page that hangs the browser costs only one timeout.
+/// Output of the browser for a page, or the reason why the browser failed. None if no browser is
+/// installed. All tests share the result, so that a page that hangs the browser costs only one
+/// timeout.
 type Visit = OnceLock<Option<Result<String, String>>>;
 
 /// Returns the driver script's observations of a page. Only the first call opens the page.
@@ -225,7 +228,7 @@ fn window() -> Option<Value> {
     visit("page.html", &VISIT)
 }
 
-/// Returns the observations of the page when it is opened with the link fragment `link`.
+/// Returns the observations of the page when it is opened with the URL fragment `link`.
 fn opened(link: &str) -> Option<Value> {
     visit(&format!("page.html{link}"), &Visit::new())
 }
@@ -253,8 +256,7 @@ fn charts(seen: &Value) -> &Vec<Value> {
     charts
 }
 
-/// Asserts that a tooltip is shown, and that it contains every value in the data table's row of the
-/// point.
+/// Asserts that a tooltip is shown and contains every value of the point's row in the data table.
 fn assert_tells_its_row(chart: &Value, how: &str) {
     let shown = &chart[how];
     let text =
@@ -386,8 +388,8 @@ fn a_drag_zooms_to_its_range_with_new_ticks() {
 fn showing_everything_gives_the_chart_of_the_page_again() {
     for zoom in items(&or_skip!(window())["zooms"]) {
         let (id, whole) = (&zoom["id"], &zoom["whole"]);
-        // The script computes positions from the data table. Rust computed the positions in the
-        // page, so the two may differ slightly.
+        // Rust computed the positions in the page, and the script computes them again from the data
+        // table. The results may differ slightly.
         let off_by = whole["off_by"].as_f64().unwrap();
         assert!(off_by < 0.11, "{id}: the script moves a mark by {off_by} units");
         assert_eq!(whole["x"], zoom["before"], "{id}");
@@ -436,7 +438,7 @@ fn a_link_to_a_section_works_with_and_without_a_view() {
     for link in ["#depth", "#depth&throughput-read.x=4096~65536"] {
         let opened = or_skip!(opened(link));
         // The browser itself scrolls to the target of a plain link. Smooth scrolling needs
-        // animation frames, which are not drawn here, so it is sufficient that the target matches.
+        // animation frames, which headless mode does not draw, so a matching target is sufficient.
         let scrolled = opened["view"]["scrolled"].as_f64().unwrap();
         assert!(opened["view"]["target"] == "depth" || scrolled > 100.0, "{link}");
         assert_eq!(opened["view"]["opened"]["link"], link);

@@ -1,7 +1,7 @@
-//! Benchmark program of `cargo xtask bench seqio`. Reads a file through one of several interfaces.
-//! The consumer of the data either examines every byte (`lines`) or ignores the data (`none`).
-//! Prints the plan and the elapsed time, which includes opening the file. The interface `fixed` is
-//! `blocks` with a constant depth.
+//! Benchmark program of `cargo xtask bench seqio`. Reads a file through one of several interfaces,
+//! and either counts its lines (`lines`) or ignores the data (`none`). Prints the plan and the
+//! elapsed time, which includes opening the file. The interface `fixed` is `blocks` with a constant
+//! queue depth.
 #![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use std::hint::black_box;
@@ -13,10 +13,10 @@ use seqio::{Options, Plan, Reader};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt};
 
 /// Default size of a read into the program's memory (KiB). It is small enough that the data are
-/// still in the first-level cache when the consumer examines the data.
+/// still in the first-level cache when the lines are counted.
 const PIECE_KIB: usize = 32;
 
-/// A consumer that examines all bytes of a file, or only counts the bytes.
+/// Counts the bytes of a file and, if `looks` is true, also its lines.
 struct Consumer {
     looks: bool,
     bytes: u64,
@@ -99,7 +99,6 @@ fn bufread(mut reader: Reader, consumer: &mut Consumer) -> io::Result<()> {
     }
 }
 
-/// Runs an async task to completion.
 fn task(task: impl Future<Output = io::Result<()>>) -> io::Result<()> {
     tokio::runtime::Builder::new_current_thread().build()?.block_on(task)
 }

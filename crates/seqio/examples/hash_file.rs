@@ -1,19 +1,19 @@
-//! Prints the FNV-1a checksum of files. Only the line that opens the file uses seqio, because the
-//! checksum function accepts any `BufRead`.
+//! Prints the FNV-1a checksum of files. Only the line that opens the file uses seqio. The function
+//! `checksum` accepts any `BufRead`.
 #![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use std::io::{self, BufRead};
 
 fn main() -> io::Result<()> {
     for path in std::env::args_os().skip(1) {
-        // With std alone, this is `std::io::BufReader::new(std::fs::File::open(&path)?)`.
+        // Without seqio, this line uses `std::io::BufReader::new(std::fs::File::open(&path)?)`.
         let file = seqio::Reader::open(&path)?;
         println!("{:016x} {}", checksum(file)?, path.display());
     }
     Ok(())
 }
 
-/// Computes the checksum FNV-1a with 64 bits (Fowler, Noll, Vo).
+/// Computes the 64-bit FNV-1a checksum (Fowler, Noll, Vo).
 fn checksum(mut from: impl BufRead) -> io::Result<u64> {
     let mut sum = 0xcbf2_9ce4_8422_2325_u64;
     loop {

@@ -1,8 +1,7 @@
-//! Writes a log as a database does. Records with length and checksum are appended, and are made
-//! durable in groups. After a crash, all complete records are read, and new records are appended
-//! after the last complete record.
+//! Writes a log as a database does. Each record has a length and a checksum, and groups of records
+//! are made durable together. After a crash, the log continues after the last complete record.
 //!
-//! The file size never exceeds the written bytes, so the end of the file is the end of the log.
+//! The file never extends beyond the last written byte, so the log ends at the end of the file.
 #![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use std::fs::OpenOptions;
@@ -25,7 +24,7 @@ impl Log {
         Ok(Log { writer: Options::new().create_new(path)?, records: 0 })
     }
 
-    /// Opens a log to continue after the last complete record. Truncates the file there.
+    /// Truncates a log after the last complete record, and opens it for appending.
     fn resume(path: &Path) -> io::Result<Log> {
         let (records, end) = recover(path, |_| {})?;
         let mut file = OpenOptions::new().write(true).open(path)?;
@@ -78,7 +77,7 @@ fn recover(path: &Path, mut each: impl FnMut(&[u8])) -> io::Result<(u64, u64)> {
     }
 }
 
-/// Computes the checksum FNV-1a with 64 bits.
+/// Computes the 64-bit FNV-1a checksum.
 fn checksum(record: &[u8]) -> u64 {
     let add = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     record.iter().fold(0xcbf2_9ce4_8422_2325, add)

@@ -1,6 +1,6 @@
 //! Benchmark program of `cargo xtask bench seqio`. Writes a durable file through one of several
-//! interfaces, and prints the plan and the elapsed time. The producer computes every byte (`all`),
-//! or writes only a stamp into each page of buffers that are already filled (`stamp`).
+//! interfaces, and prints the plan and the elapsed time. With `all`, the program computes every
+//! byte. With `stamp`, it fills each buffer once, and later changes only 8 bytes of each page.
 #![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use std::hint::black_box;
@@ -13,15 +13,15 @@ use tokio::io::AsyncWriteExt;
 
 /// Size of a write from the program's memory (bytes).
 const PIECE_BYTES: usize = 128 << 10;
-/// Distance between stamps (bytes). Every page has a stamp, so that no two pages are equal.
+/// Distance between two changes with `stamp` (bytes). Every page is changed, so that no two pages
+/// are equal.
 const STAMP_BYTES: usize = 4096;
 
-/// Producer, which generates the bytes of a file.
 struct Producer {
     makes_all: bool,
     left: u64,
     state: u64,
-    /// Start addresses of buffers that the producer has already filled.
+    /// Start addresses of the buffers that were filled before.
     filled: Vec<usize>,
 }
 

@@ -1,8 +1,10 @@
-//! The fourth sample program of Riedel, van Ingen and Gray (1997), Figure 21, compared with the
-//! same program written with seqio. It reads a file with direct I/O and eight requests of 64 KiB in
-//! flight, until a read returns nothing. The standard library has no completion routines, so each
-//! of eight threads takes the offset of its next request from a shared counter. The paper's program
-//! gets the blocks out of order. With seqio, the blocks are in order.
+//! Compares the fourth sample program of Riedel, van Ingen and Gray (1997, Figure 21) with the same
+//! program written with seqio.
+//!
+//! The program reads a file with direct I/O, and keeps eight requests of 64 KiB in flight until the
+//! end of the file. The original uses completion routines. The standard library has none, so eight
+//! threads take the offsets of their requests from a shared counter. The original gets the blocks
+//! out of order. seqio returns them in order.
 mod support;
 
 use std::fs::OpenOptions;

@@ -1,6 +1,8 @@
-//! The third sample program of Riedel, van Ingen and Gray (1997), Figure 20, compared with the same
-//! program written with seqio. It writes a preallocated file with direct I/O and eight requests of
-//! 64 KiB in flight. Each request is filled just before it is issued. The standard library has no
+//! Compares the third sample program of Riedel, van Ingen and Gray (1997, Figure 20) with the same
+//! program written with seqio.
+//!
+//! The program writes a preallocated file with direct I/O, and keeps eight requests of 64 KiB in
+//! flight. Each buffer is filled just before its request is issued. The standard library has no
 //! asynchronous requests, so each of eight threads issues every eighth request. Both programs end
 //! with a flush.
 mod support;

@@ -1,5 +1,7 @@
-//! The first sample program of Riedel, van Ingen and Gray (1997), Figure 18, compared with the same
-//! program written with seqio. It reads a file sequentially with buffered reads of 64 KiB.
+//! Compares the first sample program of Riedel, van Ingen and Gray (1997, Figure 18) with the same
+//! program written with seqio.
+//!
+//! The program reads a file sequentially with buffered reads of 64 KiB.
 mod support;
 
 use std::fs::File;

@@ -1,6 +1,8 @@
-//! The second sample program of Riedel, van Ingen and Gray (1997), Figure 19, compared with the
-//! same program written with seqio. It writes a new file sequentially with direct writes of 64 KiB.
-//! Both programs end with a flush.
+//! Compares the second sample program of Riedel, van Ingen and Gray (1997, Figure 19) with the same
+//! program written with seqio.
+//!
+//! The program writes a new file sequentially with direct writes of 64 KiB. Both programs end with
+//! a flush.
 mod support;
 
 use std::fs::OpenOptions;

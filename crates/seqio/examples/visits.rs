@@ -1,5 +1,5 @@
-//! Benchmark program of `cargo xtask bench seqio`. It makes many short reads instead of reading one
-//! long stream: random reads of one file, or all files of a directory, with seqio or `BufReader`.
+//! Benchmark program of `cargo xtask bench seqio`. Makes many short reads with seqio or
+//! `BufReader`: reads one file at random offsets, or reads all files of a directory.
 #![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 
 use std::fs::File;

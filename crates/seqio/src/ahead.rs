@@ -1,11 +1,13 @@
-//! Adapts the queue depth of a running stream: the depth is doubled as long as this increases the
+//! Adapts the queue depth while a stream runs: doubles the depth as long as this increases the
 //! rate.
 //!
-//! The rate is measured in a window of blocks at one depth, then at twice this depth. If the second
-//! rate is at least `GAIN` times the first rate, the search continues. Otherwise the depth returns
-//! to the lower value and stays there. A window does not count if the program was slower than the
-//! storage. After the depth was doubled, such a window ends the search. At most one window of a
-//! stream runs at a depth that brings no gain.
+//! The rate is measured over a window of blocks at one depth, and then over a window at twice this
+//! depth. If the second rate is at least `GAIN` times the first rate, the depth is doubled again.
+//! Otherwise, the depth returns to the lower value and stays there. At most one window of a stream
+//! therefore runs at a depth that brings no gain.
+//!
+//! A window in which the program was slower than the storage tells nothing about the depth. It is
+//! ignored before the depth is first doubled, and ends the search afterwards.
 
 use ioengine::clock::{Clock, Monotonic};
 
@@ -13,11 +15,11 @@ use ioengine::clock::{Clock, Monotonic};
 const GAIN: f64 = 1.05;
 /// Minimum length of a window (blocks).
 const WINDOW_BLOCKS: u64 = 64;
-/// Minimum length of a window (ns). It is long enough that the resolution of the clock and short
-/// stalls have little influence.
+/// Minimum length of a window (ns). In this time, the clock resolution and short stalls have little
+/// influence on the rate.
 const WINDOW_NS: u64 = 50_000_000;
-/// Minimum share of the blocks in a window for which the program had to wait. If the share is
-/// smaller, the program is slower than the storage.
+/// Minimum share of blocks for which the program had to wait. If the share in a window is smaller,
+/// the program is slower than the storage.
 const WAITED_SHARE: f64 = 0.5;
 
 /// The queue depth of a stream, which is adapted while the stream runs.
@@ -26,8 +28,8 @@ pub(crate) struct Depth {
     now: u32,
     most: u32,
     searching: bool,
-    /// Rate of the last window at half the present depth (blocks per ns). None if the depth was not
-    /// doubled yet.
+    /// Rate of the last window at half the current depth (blocks per ns). None before the depth is
+    /// first doubled.
     before: Option<f64>,
     since_ns: u64,
     blocks: u64,
@@ -65,7 +67,7 @@ impl Depth {
         }
     }
 
-    /// Discards the current window, because the stream paused or moved to another offset.
+    /// Starts a new window, because the stream paused or moved to another offset.
     pub fn restart(&mut self) {
         (self.since_ns, self.blocks, self.waited) = (self.clock.now_ns(), 0, 0);
     }
@@ -75,7 +77,7 @@ impl Depth {
         let tells = self.waited as f64 >= self.blocks as f64 * WAITED_SHARE;
         let rate = self.blocks as f64 / took_ns.max(1) as f64;
         match self.before {
-            // At this depth the program no longer waits, so a larger depth cannot help.
+            // The program no longer waits at this depth, so a larger depth cannot help.
             Some(_) if !tells => self.searching = false,
             None if !tells => {}
             Some(before) if rate < before * GAIN => {
@@ -95,8 +97,8 @@ impl Depth {
 mod tests {
     use super::*;
 
-    /// Simulates windows in which the rate at each depth is `rate(depth)`, until the search ends.
-    /// Returns the final depth and the number of windows.
+    /// Simulates windows until the search ends. `rate` returns the rate at a depth. Returns the
+    /// final depth and the number of windows.
     fn settled(most: u32, rate: impl Fn(u32) -> f64) -> (u32, u32) {
         let mut depth = Depth::new(2, most);
         let mut windows = 0;

@@ -1,10 +1,10 @@
-//! Copies a file with the first method that is possible: shared blocks (reflink), a copy by the
-//! file server, a pipeline of concurrent reads and writes, or reads and writes one by one through
-//! the page cache.
+//! Copies a file with the first of these methods that is possible: shared blocks (reflink), a copy
+//! by the file server, a pipeline of concurrent reads and writes, or single reads and writes
+//! through the page cache.
 //!
-//! In the pipeline, a block is read into a slot of memory and written from the same slot. If both
-//! files use direct I/O, the data are not copied in memory. Blocks are read ahead in file order. A
-//! write is issued after the [`Watch`] has seen the block. Holes are preserved.
+//! The pipeline reads a block into a buffer and writes it from the same buffer. If both files use
+//! direct I/O, the data are not copied in memory. Blocks are read ahead in file order. A block is
+//! written after the [`Watch`] has seen it. Holes are preserved.
 
 mod buffered;
 mod pipeline;
@@ -56,7 +56,7 @@ impl Method {
 pub struct Copied {
     /// Size of the copied file (bytes).
     pub bytes: u64,
-    /// Number of bytes that were read and written. Holes and shared blocks are not counted.
+    /// Number of bytes that were copied. Holes and shared blocks are not counted.
     pub moved_bytes: u64,
     /// How the data were copied.
     pub method: Method,
@@ -64,11 +64,10 @@ pub struct Copied {
     pub how: String,
 }
 
-/// Observes a copy. The methods are called in file order, and an error from a method stops the
-/// copy.
+/// Observes a copy. The methods are called in file order. An error from a method stops the copy.
 pub trait Watch {
-    /// Returns whether the watcher needs the data. If true, the data are read even if both files
-    /// could share blocks.
+    /// Returns whether the watcher needs to see the data. If so, the data are read even if both
+    /// files could share blocks.
     fn wants_data(&self) -> bool {
         false
     }
@@ -83,7 +82,7 @@ pub trait Watch {
         Ok(())
     }
 
-    /// Reports that the next `bytes` bytes have been read. They may not be written yet.
+    /// Reports that the next `bytes` bytes have been read, but perhaps not written yet.
     ///
     /// # Errors
     /// An error stops the copy.
@@ -147,9 +146,9 @@ fn by_watcher(error: io::Error) -> CopyError {
 }
 
 impl Options {
-    /// Copies the data of `source` from the offset `begin` to its end, to the same offsets of
-    /// `target`, and sets the size of `target`. Both files must be seekable. The data of `target`
-    /// before `begin` are kept.
+    /// Copies the data of `source`, from the offset `begin` to the end, to the same offsets of
+    /// `target`. Sets the size of `target` to the size of `source`. The data of `target` before
+    /// `begin` are kept. Both files must be seekable.
     ///
     /// # Errors
     /// Any error of reading the source or writing the target, or an error from the watcher.
@@ -254,7 +253,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Returns the holes of the source that the copy preserves.
+    /// Returns the holes of the source, or no holes if the copy does not preserve them.
     fn holes(&self) -> Holes {
         if self.options.keep_holes.unwrap_or(true) && self.target.is_regular {
             self.source.with_own_position().map_or_else(Holes::none, |file| Holes::of(&file))
@@ -263,7 +262,7 @@ impl Copying<'_> {
         }
     }
 
-    /// Truncates the destination at the offset at which the copy starts.
+    /// Truncates the destination to the offset at which the copy starts.
     fn empty_target(&self) -> io::Result<()> {
         if self.target.is_regular && self.target.size()? > self.begin {
             self.target.file.set_len(self.begin)
@@ -272,9 +271,9 @@ impl Copying<'_> {
         }
     }
 
-    /// Truncates the destination at the offset at which the copy starts. Reserves space unless the
-    /// file is sparse. If no space is reserved and nobody reads the destination yet, sets its size
-    /// instead.
+    /// Truncates the destination to the offset at which the copy starts. Then reserves space,
+    /// unless the source is sparse. If no space was reserved and no other program reads the
+    /// destination yet, sets its size instead.
     fn make_room(&self, is_sparse: bool) -> io::Result<()> {
         if !self.target.is_regular {
             return Ok(());
@@ -286,8 +285,7 @@ impl Copying<'_> {
         }
         let reserved = !is_sparse && self.target.reserve(now, self.size - now, unseen)?;
         if unseen && !reserved {
-            // The size is set now, because several writes can be in flight only within the file
-            // size.
+            // The size is set now, because writes beyond the end of a file cannot run concurrently.
             return self.target.file.set_len(self.size);
         }
         Ok(())

@@ -1,6 +1,6 @@
-//! Errors of this crate. As in `std::fs`, they are system errors with `kind()` and
-//! `raw_os_error()`. They do not contain the file name, because the caller knows it. [`CopyError`]
-//! also says which of the two files failed.
+//! Errors of this crate. As in `std::fs`, errors are `io::Error` values that contain the system's
+//! error number, but not the name of the file. [`CopyError`] also says which of the two files
+//! failed.
 
 use std::fmt;
 use std::io;
@@ -13,8 +13,7 @@ pub(crate) fn of_engine(error: ioengine::Error) -> io::Error {
     }
 }
 
-/// A stored error that every later call can return again. This type is necessary because
-/// `io::Error` cannot be cloned.
+/// An error that every later call can return again. `io::Error` cannot be cloned.
 #[derive(Debug)]
 pub(crate) struct Repeated {
     number: Option<i32>,
@@ -52,7 +51,7 @@ pub enum Side {
 pub struct CopyError {
     /// The part of the copy that failed.
     pub side: Side,
-    /// Offset in the file (bytes). None if unknown.
+    /// Offset at which the copy failed (bytes). None if unknown.
     pub offset: Option<u64>,
     source: io::Error,
 }

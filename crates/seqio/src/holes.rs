@@ -17,22 +17,23 @@ pub(crate) struct Stretch {
     pub until: u64,
 }
 
-/// The holes of one file. A hole is searched for only when the stream reaches its offset.
+/// The holes of one file. A hole is looked up only when the stream reaches its offset.
 #[derive(Debug)]
 pub(crate) struct Holes {
     /// The file to search for holes. None if the file has no holes or the system does not report
-    /// holes. The search changes the position of this descriptor.
+    /// holes.
     file: Option<Arc<File>>,
     known: Option<(u64, Stretch)>,
 }
 
 impl Holes {
-    /// Returns a value that reports no holes.
+    /// Returns a value that treats the whole file as data.
     pub fn none() -> Holes {
         Holes { file: None, known: None }
     }
 
-    /// Returns the holes of a file. No other code may use the position of this descriptor.
+    /// Returns the holes of a file. No other code may depend on the position of this descriptor,
+    /// because the search changes it.
     pub fn of(file: &Arc<File>) -> Holes {
         let is_sparse = file.metadata().is_ok_and(|m| m.is_file() && m.blocks() * 512 < m.len());
         Holes { file: is_sparse.then(|| Arc::clone(file)), known: None }

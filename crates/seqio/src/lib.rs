@@ -2,11 +2,12 @@
 //!
 //! With the standard library, a program that reads or writes a large file has one request in
 //! flight, and copies every byte through the page cache. [`Reader`] and [`Writer`] keep several
-//! large requests in flight through io_uring, use direct I/O where direct I/O is faster, and lend
-//! the program the buffers (in huge pages) that the storage filled. For each file, they choose
-//! direct or buffered I/O, request size and depth by a documented policy ([`Options`]).
-//! [`Reader::plan`] reports the choice and the reason. The crate handles holes, unaligned ends,
-//! files that grow or shrink, file systems without direct I/O and kernels without io_uring.
+//! large requests in flight through io_uring, and use direct I/O where it is faster. They lend
+//! their buffers (in huge pages) to the program, so that the data need not be copied. For each
+//! file, they choose direct or buffered I/O, the request size and the queue depth. The rules are
+//! documented at [`Options`], and [`Reader::plan`] reports the choice and the reason. The crate
+//! handles holes, files of any size, files that grow or shrink, file systems without direct I/O,
+//! and kernels without io_uring.
 //!
 //! # Replace `BufReader` by changing one line
 //! ```
@@ -23,7 +24,7 @@
 //! # }
 //! ```
 //! Likewise, [`Writer`] replaces `BufWriter<File>`, and [`copy()`] replaces `std::fs::copy`. Call
-//! [`Writer::finish`] at the end to get errors.
+//! [`Writer::finish`] at the end, because dropping a writer ignores errors.
 //!
 //! # Read and write without copying in memory
 //! ```
@@ -50,9 +51,10 @@
 //!
 //! # Before and after
 //! The table was measured with `cargo xtask bench seqio` on two virtual CPUs (AMD EPYC) with Linux
-//! 6.18, ext4 on a virtio disk, a file of 2 GiB, dropped caches, and fio 3.33. The numbers are
-//! medians of 11 alternating pairs. The row with "after a rest" has 5 pairs, with a pause before
-//! each run, so that the hypervisor can take back free memory:
+//! 6.18, ext4 on a virtio disk, a file of 2 GiB, dropped caches, and fio 3.33. The two programs of
+//! a row ran alternately, 11 times each, and the table shows the medians. For "after a rest", they
+//! ran 5 times each, with a pause before each run, so that the hypervisor could take back free
+//! memory:
 //!
 //! | test: program used before | before | with seqio |
 //! |---|---|---|
@@ -66,15 +68,18 @@
 //! | copy a cold file durably: `cp && sync`; after: `halfpower copy` | 1390 MB/s | 2200 MB/s |
 //! | the same, CPU | 0.312 s/GiB | 0.008 s/GiB |
 //!
-//! The sample programs of Riedel, van Ingen and Gray (1997) in `examples/` (64 KiB requests on 1
-//! GiB, median of 5) became faster: buffered read from 2880 to 4180 MB/s, unbuffered write from 630
-//! to 4210, asynchronous write from 620 to 3820, asynchronous read from 1640 to 4270. The disk of
-//! such a machine is shared with other machines. Its rate changes by a factor of two within
-//! minutes, so only ratios of consecutive runs are meaningful. The same commands measure your
-//! machine.
+//! The directory `examples/` contains the sample programs of Riedel, van Ingen and Gray (1997).
+//! With 64 KiB requests on a file of 1 GiB (medians of 5 runs), seqio increases the rate of the
+//! buffered read from 2880 to 4180 MB/s, of the unbuffered write from 630 to 4210 MB/s, of the
+//! asynchronous write from 620 to 3820 MB/s, and of the asynchronous read from 1640 to 4270 MB/s.
 //!
-//! seqio was never more than 5% slower than the program that it replaces. The next table shows the
-//! time with seqio as a share of the time of the replaced program. It was measured with the parts
+//! The disk of such a virtual machine is shared with other machines. Its rate changes by a factor
+//! of two within minutes, so only ratios of consecutive runs are meaningful. Run the same commands
+//! to measure your machine.
+//!
+//! In the cases of the next table, seqio was never more than 5% slower than the program that it
+//! replaces. The table shows the elapsed time with seqio divided by the elapsed time of the
+//! replaced program, and 95% confidence intervals in parentheses. It was measured with the parts
 //! `random`, `small`, `pipe`, `tmpfs` and `checksum` of `cargo xtask bench seqio --pairs 7`, on two
 //! virtual CPUs (Intel Xeon), with a file of 2 GiB:
 //!
@@ -88,13 +93,18 @@
 //! | `halfpower checksum`, `b3sum`: hot, cold | 1.03 (1.01 to 1.04), 0.66 |
 //!
 //! # Cost of the traits
-//! `BufRead` lends the block and costs no more CPU than [`Reader::next_block`]. `Read` and `Write`
-//! copy each byte once, at memory speed (here 0.02 to 0.05 s/GiB). A program that counts lines
-//! takes 1.14 times as much CPU time with `Read` as with blocks if it reads pieces of 32 KiB, which
-//! stay in the first-level cache, and 1.19 times as much with pieces of 128 KiB. With `tokio`'s
-//! `AsyncRead` it takes 1.15 and 1.16 times as much, and with `AsyncBufRead` 1.02 times. A program
-//! that ignores the data takes 4 to 7 times as much CPU time with `Read` as with blocks, so such a
-//! program should use blocks.
+//! `BufRead` lends the block, and costs no more CPU time than [`Reader::next_block`]. `Read` and
+//! `Write` copy each byte once, at memory speed (here 0.02 to 0.05 s/GiB). This table shows the CPU
+//! time of a program that counts lines, divided by its CPU time with `next_block`. Pieces of 32 KiB
+//! stay in the first-level cache:
+//!
+//! | trait | pieces of 32 KiB | pieces of 128 KiB |
+//! |---|---|---|
+//! | `Read` | 1.14 | 1.19 |
+//! | `AsyncRead` of tokio | 1.15 | 1.16 |
+//!
+//! With tokio's `AsyncBufRead`, the ratio is 1.02. A program that ignores the data takes 4 to 7
+//! times as much CPU time with `Read` as with `next_block`, so it should use `next_block`.
 //!
 //! # When it does not help
 //! - Small files (less than 1 MiB), files in the page cache, files in memory and pipes. They are
@@ -109,13 +119,13 @@
 //!   `AsyncWrite`.
 //!
 //! [`Options::open_striped`] reads several files or devices as one stream. `halfpower tune`
-//! measures a storage once, and this crate uses the result ([`tune`]). The programs in `examples/`
-//! count lines, compute checksums, copy files, and write a database log.
+//! measures the storage once, and this crate then uses the result ([`tune`]). The programs in
+//! `examples/` count lines, compute checksums, copy files, and write a database log.
 //!
 //! # Modules
-//! `reader` and `writer` implement the streams. `options` chooses a plan from the information of
-//! `opened`, `storage` and `tune`. `ahead` adapts the depth, `requests` issues and completes
-//! requests, and `memory` limits the memory of all streams.
+//! `reader` and `writer` implement the streams. `options` chooses a plan from what `opened`,
+//! `storage` and `tune` know about the file. `ahead` adapts the queue depth, `requests` issues and
+//! completes requests, and `memory` limits the memory of all streams.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,8 +1,8 @@
 //! Limits the memory for the direct requests of all readers, writers and copies of a process.
 //!
-//! The first streams get requests of the size and number that suit their storage. Later streams get
-//! smaller and fewer requests. When no memory is left, a file is read or written through the page
-//! cache with a small buffer.
+//! The first streams get requests of the size and number that suit their storage. When memory
+//! becomes scarce, streams get fewer and then smaller requests. When no memory is left, a file is
+//! read or written through the page cache with a small buffer.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -10,13 +10,13 @@ use ioengine::cgroup;
 
 /// Default limit on the memory for requests (bytes).
 const LIMIT_BYTES: u64 = 256 << 20;
-/// The default limit is at most the available memory divided by this number. This matters on small
-/// machines and in small cgroups.
+/// The default limit is at most the available memory divided by this number, for small machines and
+/// small cgroups.
 const SHARE_OF_MEMORY: u64 = 8;
-/// Minimum number of slots. With fewer slots, at most one request could be in flight while the
-/// program uses a block.
+/// Minimum number of slots (buffers for one request) of a stream. With fewer slots, at most one
+/// request could be in flight while the program uses a block.
 const SLOTS_MIN: u32 = 3;
-/// Minimum size to which requests are reduced to fit the limit (bytes).
+/// Requests are not made smaller than this to fit the limit (bytes).
 const REQUEST_BYTES_MIN: u32 = 256 << 10;
 
 #[derive(Debug)]
@@ -47,10 +47,10 @@ fn default_limit() -> u64 {
     })
 }
 
-/// Memory that is reserved for a number of slots. The memory is released when the value is dropped.
+/// Memory that is reserved for the requests of a stream. It is released when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Grant {
-    /// Size of a slot (bytes).
+    /// Size of a slot, which holds one request (bytes).
     pub request_bytes: u32,
     /// Number of slots.
     pub slots: u32,
@@ -128,8 +128,7 @@ mod tests {
         let explicit = Grant::whole(64 << 20, 16);
         assert_eq!(explicit.bytes, 1 << 30);
         drop(explicit);
-        // The usage is not compared exactly, because other tests of this process change it
-        // concurrently.
+        // Other tests of this process use memory at the same time, so the values can differ.
         assert!(budget().used <= before + limit);
     }
 }

@@ -1,5 +1,5 @@
-//! An open file, with its size, its storage, the amount of data in the page cache, and a second
-//! descriptor with O_DIRECT.
+//! An open file. Finds its size, its storage and the amount of its data in the page cache, and
+//! opens a second descriptor with O_DIRECT.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, IoSliceMut};
@@ -61,12 +61,12 @@ impl Opened {
     /// position.
     pub fn set_position(&self, position: u64) {
         if self.has_offsets && !self.appends {
-            // This fails only for descriptors without a position, so the error can be ignored.
+            // Seeking fails only for descriptors without a position, so the error can be ignored.
             let _ = seek(&*self.file, SeekFrom::Start(position));
         }
     }
 
-    /// Returns the file, or a duplicate of the descriptor if requests still share the file.
+    /// Returns the file, or a duplicate of the descriptor if requests still use the file.
     pub fn into_file(self) -> io::Result<File> {
         Arc::try_unwrap(self.file).or_else(|shared| shared.try_clone())
     }
@@ -81,7 +81,7 @@ impl Opened {
         open_file::size_bytes(&self.file)
     }
 
-    /// Returns the storage below the file, which is looked up on first use.
+    /// Returns the storage that holds the file. The first call looks it up.
     pub fn storage(&self) -> &Arc<Storage> {
         self.storage.get_or_init(|| {
             let unknown = || Storage {
@@ -106,8 +106,9 @@ impl Opened {
         self.resident(size).is_some_and(|resident| resident * 2 >= size)
     }
 
-    /// Returns the number of bytes in the page cache. Without cachestat(2), checks four bytes of
-    /// the file, and returns `size` if all of them are in the page cache, and 0 otherwise.
+    /// Returns the number of bytes in the page cache. If the kernel has no cachestat(2), checks
+    /// only four bytes of the file, and returns `size` if all four are in the page cache, and 0
+    /// otherwise.
     fn resident(&self, size: u64) -> Option<u64> {
         open_file::about_resident_bytes(&self.file, size).ok().or_else(|| {
             let offsets = [0, size / 3, size / 3 * 2, size.saturating_sub(1)];
@@ -122,8 +123,8 @@ impl Opened {
 
     /// Returns whether no page of the file is in the page cache.
     pub fn is_cold(&self, size: u64) -> bool {
-        // The first check is quick if the file is hot. Only a file that seems cold is checked page
-        // by page, which takes longer.
+        // The first check is quick. Only if it finds nothing in the page cache, the file is checked
+        // page by page, which takes longer.
         self.resident(size) == Some(0)
             && open_file::resident_bytes(&self.file).is_ok_and(|bytes| bytes == 0)
     }
@@ -140,7 +141,7 @@ impl Opened {
     fn open_direct(&self) -> io::Result<(Arc<File>, u32)> {
         let file = self.open_again(OFlags::DIRECT)?;
         let told = open_file::direct_alignment(&file);
-        // If the alignment is unknown, an alignment that suits every device is used.
+        // If the alignment is unknown, use an alignment that suits every device.
         let alignment = told.map_or(ALIGNMENT_MAX as u32, |told| told.offset_bytes.max(512));
         Ok((Arc::new(file), alignment))
     }
@@ -158,8 +159,8 @@ impl Opened {
         options.open(itself)
     }
 
-    /// Reserves blocks for a range. With `visibly`, the file size grows to cover the range. Returns
-    /// false if nothing was reserved, because the file system does not support this.
+    /// Reserves blocks for a range of the file. If `visibly` is true, the file size grows to cover
+    /// the range. Returns false if the file system cannot reserve blocks.
     ///
     /// # Errors
     ///

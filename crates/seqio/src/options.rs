@@ -1,5 +1,5 @@
-//! Options of readers and writers, and the plan that is derived from the options for a file: direct
-//! or buffered I/O, engine, request size and depth.
+//! Options of readers and writers, and the plan for each file: direct or buffered I/O, engine,
+//! request size and depth.
 
 use std::fmt;
 
@@ -17,7 +17,7 @@ pub enum Cache {
     /// Direct or buffered I/O, chosen for each file as described at [`Options`].
     #[default]
     Auto,
-    /// Direct I/O if the file system supports it.
+    /// Direct I/O if the file system supports it, otherwise buffered I/O.
     Direct,
     /// Buffered I/O.
     Buffered,
@@ -26,14 +26,15 @@ pub enum Cache {
 /// Options of a [`Reader`](crate::Reader) or [`Writer`](crate::Writer). The defaults suit most
 /// programs.
 ///
-/// A file is read through the page cache if it is smaller than [`Options::SMALL_BYTES`], at least
-/// half cached, in memory (tmpfs), not seekable (a pipe), or on a file system without direct I/O.
-/// Otherwise it is read with direct I/O. A file is written through the page cache if it is in
-/// memory, on a file system without direct I/O, or opened for appending, and as long as it is
-/// smaller than one request. Otherwise it is written with direct I/O. The size and number of direct
-/// requests are the result of `halfpower tune` if it measured the storage. Otherwise they are
-/// looked up in a table of storage kinds. Through the page cache, one thread moves 256 KiB at a
-/// time, and the kernel reads ahead.
+/// A file is read with direct I/O, unless it is smaller than [`Options::SMALL_BYTES`], at least
+/// half cached, in memory (tmpfs), not seekable (a pipe), or on a file system without direct I/O. A
+/// file is written with direct I/O, unless it is smaller than one request, in memory, opened for
+/// appending, or on a file system without direct I/O. All other files are read and written through
+/// the page cache.
+///
+/// Direct requests have the size and depth that `halfpower tune` measured for the storage, or else
+/// defaults for the kind of storage. Buffered I/O uses requests of 256 KiB, one at a time, and
+/// relies on the read-ahead of the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     pub(crate) cache: Cache,
@@ -59,9 +60,9 @@ pub struct Plan {
     pub request_bytes: u32,
     /// Initial number of requests in flight.
     pub depth: u32,
-    /// Maximum number of requests in flight. Memory is reserved for this number.
+    /// Maximum number of requests in flight. Memory for all of them is reserved.
     pub depth_most: u32,
-    /// Reason for the choice, for users.
+    /// Why direct or buffered I/O was chosen, as text for users.
     pub why: String,
 }
 
@@ -77,8 +78,9 @@ impl Plan {
         Plan { direct: false, engine_kind, request_bytes, depth: 1, depth_most: 1, why }
     }
 
-    /// Adapts the plan for one file to a stripe of `members` files. Requests end at chunk
-    /// boundaries. Each file has the same number of bytes in flight as in the plan for one file.
+    /// Adapts the plan for one file to a stripe of `members` files. The request size is changed so
+    /// that requests end at chunk boundaries. The depth is raised so that each file has as many
+    /// bytes in flight as planned for one file.
     pub(crate) fn fit_chunk(&mut self, chunk_bytes: u64, members: usize) {
         let wanted = u64::from(self.request_bytes);
         let fits = |parts: &u64| {
@@ -108,7 +110,7 @@ impl Options {
     /// file, the setup of direct requests would cost more than direct I/O saves.
     pub const SMALL_BYTES: u64 = 1 << 20;
     /// Request size for reads and writes through the page cache (bytes). It is large enough that
-    /// system calls cost little, and small enough that the data stay in the cache of a core.
+    /// system calls cost little, and small enough that the data stay in the CPU cache.
     pub const BUFFERED_BYTES: u32 = 256 << 10;
 
     /// Returns the default options.
@@ -130,22 +132,24 @@ impl Options {
         self
     }
 
-    /// Sets the request size (bytes). The size is rounded to a size that every device supports.
+    /// Sets the request size (bytes). The size is limited to 4 KiB to 64 MiB and rounded up to a
+    /// multiple of 4 KiB.
     #[must_use]
     pub fn request_bytes(mut self, bytes: u32) -> Options {
         self.request_bytes = Some(bytes);
         self
     }
 
-    /// Sets the number of requests in flight, which then stays constant.
+    /// Sets a fixed number of requests in flight, from 1 to 256. By default, a reader adapts the
+    /// number.
     #[must_use]
     pub fn depth(mut self, depth: u32) -> Options {
         self.depth = Some(depth);
         self
     }
 
-    /// Sets whether holes are skipped without reading them, and preserved by
-    /// [`copy`](crate::copy()). The default is true.
+    /// Sets whether a reader returns holes as zeros without reading them, and whether
+    /// [`copy`](crate::copy()) preserves holes. The default is true.
     #[must_use]
     pub fn keep_holes(mut self, keep: bool) -> Options {
         self.keep_holes = Some(keep);
@@ -170,15 +174,16 @@ impl Options {
         self
     }
 
-    /// Sets whether [`Writer::finish`](crate::Writer::finish) makes the file durable.
+    /// Sets whether [`Writer::finish`](crate::Writer::finish) waits until the file is on stable
+    /// storage (fsync).
     #[must_use]
     pub fn durable(mut self, durable: bool) -> Options {
         self.durable = durable;
         self
     }
 
-    /// Sets whether a reader drops the pages that it brought into the page cache. This has an
-    /// effect only if no page of the file was cached before. This suits programs that read many
+    /// Sets whether a reader drops the pages that it brought into the page cache. Pages are dropped
+    /// only if no page of the file was cached before. This option suits programs that read many
     /// files once.
     #[must_use]
     pub fn leave_cache(mut self, leave: bool) -> Options {
@@ -204,8 +209,8 @@ impl Options {
         Setup { engine_kind: self.engine_kind, faults: self.faults.clone() }
     }
 
-    /// Returns whether the options require requests in flight even for buffered I/O, because they
-    /// specify an engine, a depth above 1, or faults.
+    /// Returns true if buffered I/O must also use an engine: the options specify an engine other
+    /// than `Sync`, a depth above 1, or faults.
     pub(crate) fn asks_for_requests(&self) -> bool {
         let asked = self.engine_kind.is_some_and(|p| p != EngineKind::Sync);
         asked || self.depth.is_some_and(|depth| depth > 1) || !self.faults.rules.is_empty()
@@ -232,8 +237,7 @@ impl Options {
         Plan { direct, engine_kind, request_bytes, depth, depth_most, why }
     }
 
-    /// Returns whether to use direct I/O, and the reason. Checks that need system calls are made
-    /// last.
+    /// Returns whether to use direct I/O, and the reason.
     fn direct(&self, op: Op, opened: &Opened, size: Option<u64>) -> (bool, &'static str) {
         if !opened.has_offsets {
             return (false, "the file is not seekable");
@@ -268,7 +272,8 @@ impl Options {
     }
 }
 
-/// Rounds a request size to a size that every device supports (bytes).
+/// Limits a request size to [`REQUEST_BYTES`], and rounds it up to a multiple of 4 KiB, which every
+/// device supports.
 fn request_size(bytes: u32) -> u32 {
     bytes.clamp(*REQUEST_BYTES.start(), *REQUEST_BYTES.end()).next_multiple_of(4096)
 }

@@ -1,9 +1,9 @@
 //! The reader, which returns the blocks of a file in order and keeps several requests in flight.
 //!
 //! There are two implementations. `deep` keeps requests in flight. `plain` reads on demand through
-//! the page cache. A sequential stream uses `deep` if its plan has requests in flight. A seek
-//! switches to `plain` until enough bytes have been read sequentially, so that random access costs
-//! no more than with `std`.
+//! the page cache. Sequential reads use `deep`, unless the plan is to read one request at a time
+//! through the page cache. After a seek, the reader uses `plain` until enough bytes have been read
+//! sequentially, so that random access costs no more than with `std`.
 
 mod deep;
 mod plain;
@@ -23,10 +23,10 @@ use crate::options::{Options, Plan};
 use deep::Deep;
 use plain::Plain;
 
-/// Number of bytes that must be read sequentially after a seek before requests are kept in flight
-/// again. For short reads, the setup and the read-ahead cost more than they gain.
+/// Number of bytes that must be read sequentially after a seek before the reader switches to
+/// `deep`. For fewer bytes, `deep` costs more than it saves.
 const SEQUENTIAL_BYTES: u64 = 512 << 10;
-/// Minimum size of a read that is made directly into the caller's memory (bytes).
+/// Minimum size of a read that bypasses the buffer of the reader (bytes).
 const DIRECT_TO_CALLER_BYTES: usize = 32 << 10;
 /// Request size if the memory limit for direct requests is reached (bytes).
 const SCARCE_BYTES: u32 = 64 << 10;
@@ -63,14 +63,14 @@ pub struct Reader {
     options: Options,
     plan: Plan,
     mode: Mode,
-    /// The `deep` reader, which is kept for later while `plain` reads after a seek.
+    /// The `deep` implementation while `plain` is used after a seek. It is kept for later.
     parked: Option<Box<Deep>>,
     /// Number of bytes of the current block that the program has already received.
     used: usize,
     /// Number of bytes read sequentially since the last seek. It starts at the maximum, so that a
     /// stream without seeks always counts as sequential.
     sequential_bytes: u64,
-    /// Whether the caller opened the file, so that the file's position is kept up to date.
+    /// Whether the caller passed an open file. The reader then updates the position of that file.
     is_given: bool,
 }
 
@@ -80,7 +80,7 @@ enum Mode {
     Deep(Box<Deep>),
 }
 
-/// Bytes of a file. They are valid until the next call on the reader.
+/// A block of bytes of a file. The block is valid until the next call on the reader.
 #[derive(Debug)]
 pub struct Block<'a> {
     data: &'a [u8],
@@ -112,16 +112,16 @@ impl Options {
     /// Opens a file for reading.
     ///
     /// # Errors
-    /// Any error of opening the file.
+    /// If the file cannot be opened.
     pub fn open(&self, path: impl AsRef<Path>) -> io::Result<Reader> {
         Reader::new(self, Opened::new(File::open(path)?, false)?, 0)
     }
 
-    /// Reads an open file from its current position. The position is updated when the reader is
-    /// dropped.
+    /// Creates a reader that starts at the current position of an open file. When the reader is
+    /// dropped, the position of the file is set to the next unread byte.
     ///
     /// # Errors
-    /// Any error of examining the file.
+    /// If the type, size or position of the file cannot be determined.
     pub fn reader(&self, file: File) -> io::Result<Reader> {
         let (opened, position) = Opened::given(file, false)?;
         let mut reader = Reader::new(self, opened, position)?;
@@ -133,7 +133,7 @@ impl Options {
     /// have the layout that [`Options::create_striped`] writes.
     ///
     /// # Errors
-    /// Any error of opening a file, or an error if the sizes of the files do not form a stripe.
+    /// If a file cannot be opened, or if the sizes of the files do not form a stripe.
     pub fn open_striped<P: AsRef<Path>>(
         &self,
         paths: &[P],
@@ -159,7 +159,7 @@ impl Reader {
     /// Opens a file with the default [`Options`].
     ///
     /// # Errors
-    /// Any error of opening the file.
+    /// If the file cannot be opened.
     pub fn open(path: impl AsRef<Path>) -> io::Result<Reader> {
         Options::new().open(path)
     }
@@ -167,7 +167,7 @@ impl Reader {
     fn new(options: &Options, opened: Opened, position: u64) -> io::Result<Reader> {
         let size = if opened.has_offsets { Some(opened.size_at_opening()?) } else { None };
         let mut plan = options.plan(Op::Read, &opened, size);
-        // The direct descriptor is opened now, so that `plan` reports whether direct I/O works.
+        // The file is opened with O_DIRECT now, so that `plan` reports whether direct I/O works.
         plan.direct &= !plan.direct || opened.paths(true).direct.is_some();
         let left = size.map(|size| size.saturating_sub(position));
         let leaves = options.leave_cache
@@ -206,7 +206,7 @@ impl Reader {
     /// position is set to the next unread byte.
     ///
     /// # Errors
-    /// Any error of duplicating the descriptor.
+    /// If the file descriptor cannot be duplicated.
     pub fn into_inner(mut self) -> io::Result<File> {
         self.is_given = true;
         self.update_file_position();
@@ -228,7 +228,7 @@ impl Reader {
     /// returns the next block. Returns None at the end of the stream.
     ///
     /// # Errors
-    /// Any error of reading. The next call tries the same bytes again.
+    /// If reading fails. The next call tries the same bytes again.
     pub fn next_block(&mut self) -> io::Result<Option<Block<'_>>> {
         if self.used >= self.mode.data().len() && !self.advance()? {
             return Ok(None);
@@ -240,11 +240,11 @@ impl Reader {
         Ok(Some(Block { data, offset, is_hole }))
     }
 
-    /// Returns whether the next read is possible without waiting for the storage. The next read may
-    /// then also return the end of the file.
+    /// Returns whether the next read can return without waiting for the storage. It may return data
+    /// or report the end of the file.
     ///
     /// # Errors
-    /// Any error of collecting completed requests.
+    /// If completed requests cannot be collected.
     pub fn is_at_hand(&mut self) -> io::Result<bool> {
         if self.used < self.mode.data().len() {
             return Ok(true);
@@ -276,8 +276,8 @@ impl Reader {
         is_plain && self.plan.uses_requests() && self.sequential_bytes >= SEQUENTIAL_BYTES
     }
 
-    /// Switches to `deep`, or to smaller reads through the page cache if the memory limit for
-    /// direct requests is reached.
+    /// Switches to `deep`. If the memory limit for direct requests is reached, switches to smaller
+    /// reads through the page cache instead.
     fn go_deep(&mut self) -> io::Result<()> {
         let Mode::Plain(plain) = &self.mode else { return Ok(()) };
         let offset = plain.end();
@@ -301,7 +301,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Reads directly into the caller's memory if the read is large and `plain` is in use.
+    /// Reads directly into the memory of the caller if the read is large and `plain` is in use.
     /// Otherwise returns None without reading.
     fn read_into_caller(&mut self, into: &mut [u8]) -> Option<io::Result<usize>> {
         if into.len() < DIRECT_TO_CALLER_BYTES || self.is_sequential() {
@@ -316,7 +316,6 @@ impl Reader {
         Some(read)
     }
 
-    /// Moves to another offset (bytes).
     fn move_to(&mut self, offset: u64) -> io::Result<()> {
         let begin = self.mode.offset();
         let within = offset.checked_sub(begin).filter(|at| *at <= self.mode.data().len() as u64);
@@ -350,7 +349,7 @@ impl Reader {
     /// Returns the current size of the stream (bytes).
     ///
     /// # Errors
-    /// Any system error, or an error if the stream has no size (a pipe).
+    /// If the stream has no size (a pipe), or if the size cannot be determined.
     pub fn size(&self) -> io::Result<u64> {
         match &self.mode {
             Mode::Plain(plain) => plain.size(),
@@ -360,7 +359,6 @@ impl Reader {
 }
 
 impl Mode {
-    /// Returns the offset of the current block (bytes).
     fn offset(&self) -> u64 {
         match self {
             Mode::Plain(plain) => plain.offset(),
@@ -368,7 +366,7 @@ impl Mode {
         }
     }
 
-    /// Returns the current block. It is empty before the first block.
+    /// Returns the current block, or no bytes before the first block.
     fn data(&mut self) -> &[u8] {
         match self {
             Mode::Plain(plain) => plain.data(),

@@ -1,6 +1,6 @@
 //! Issues and completes requests on a set of files. Short transfers are continued, and interrupted
-//! transfers are repeated. Requests that a file system refuses with O_DIRECT are repeated through
-//! the page cache. For each transfer, the caller gets the number of bytes or one error.
+//! transfers are repeated. If a file system refuses a direct request, the request is repeated
+//! through the page cache. For each transfer, the caller gets the number of bytes or one error.
 
 use std::fs::File;
 use std::io;
@@ -22,7 +22,7 @@ pub(crate) const ALIGNMENT_MAX: u64 = 4096;
 /// The descriptors of one file.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePaths {
-    /// Descriptor that was opened with O_DIRECT, and the alignment that offsets and lengths need
+    /// Descriptor that was opened with O_DIRECT, and the required alignment of offsets and lengths
     /// (bytes). None if direct I/O is not used.
     pub direct: Option<(Arc<File>, u32)>,
     /// Descriptor for buffered I/O.
@@ -36,11 +36,11 @@ pub(crate) struct Setup {
     pub faults: FaultPlan,
 }
 
-/// A read or write between a slot and a file.
+/// A read from a file into a slot (a buffer of the engine), or a write from a slot to a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Transfer {
     pub op: Op,
-    /// Index of the file.
+    /// Index in the list of files that was passed to [`Requests::new`].
     pub file: u16,
     /// Offset in the file (bytes).
     pub offset: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Requests {
     _memory: Grant,
 }
 
-/// Returns the best engine of this host, which is determined once.
+/// Returns the best engine of this host. The choice is made once per process.
 pub(crate) fn best_engine_kind(direct: bool) -> EngineKind {
     static BEST: [OnceLock<EngineKind>; 2] = [OnceLock::new(), OnceLock::new()];
     *BEST[usize::from(direct)].get_or_init(|| EngineKind::best(direct))
@@ -126,7 +126,8 @@ impl Requests {
             HostEngine::on_files(descriptors.clone(), &spec, Hint::Normal)
         };
         let engine = match make(engine_kind) {
-            // This user may have reached the limit on io_uring rings. Threads need no ring.
+            // The first engine may have failed because this user has too many io_uring rings.
+            // Threads need no ring.
             Err(_) if setup.engine_kind.is_none() && engine_kind != EngineKind::Threads => {
                 engine_kind = EngineKind::Threads;
                 make(engine_kind)
@@ -145,7 +146,6 @@ impl Requests {
         })
     }
 
-    /// Returns the kind of the engine.
     pub fn engine_kind(&self) -> EngineKind {
         self.engine_kind
     }
@@ -155,7 +155,6 @@ impl Requests {
         self.alignments[usize::from(file)].is_some()
     }
 
-    /// Returns the number of slots.
     pub fn slots(&self) -> u32 {
         self.slots.len() as u32
     }
@@ -231,7 +230,7 @@ impl Requests {
         let (mut from, mut left) = (in_flight.moved, length - in_flight.moved);
         in_flight.direct = false;
         if let Some(alignment) = alignment {
-            // A direct read can continue at the last aligned offset, which repeats some bytes.
+            // A direct read continues at the last aligned offset, so some bytes are read twice.
             let back = from % alignment;
             let fits = |bytes: u64| bytes.is_multiple_of(u64::from(alignment));
             if op == Op::Read && fits(offset) {

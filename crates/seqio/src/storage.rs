@@ -1,5 +1,5 @@
-//! Determines the kind of storage below a file, such as a disk or a network file system. Each
-//! process looks up the storage of a file system or device only once.
+//! Determines the kind of storage that contains a file, such as a disk or a network file system.
+//! The result is cached for each file system and device.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,9 +16,9 @@ use ioengine::mount;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Memory, without a device: tmpfs, ramfs.
+    /// Memory: tmpfs, ramfs, hugetlbfs, and RAM disks (ram, zram).
     Memory,
-    /// NFS, SMB and similar file systems, and file systems in user space (FUSE).
+    /// Network storage (NFS, SMB, nbd, rbd and similar), and file systems in user space (FUSE).
     Network,
     /// A rotating disk.
     Disk,
@@ -28,7 +28,7 @@ pub enum Kind {
     Nvme,
     /// A virtual disk of a hypervisor (virtio, Xen), on unknown hardware.
     Virtual,
-    /// A volume of several devices, or storage of unknown kind.
+    /// A volume of several devices, a loop device, or storage of unknown kind.
     Other,
 }
 
@@ -64,21 +64,21 @@ impl fmt::Display for Kind {
     }
 }
 
-/// The storage below a file.
+/// The storage that contains a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
     /// Kind of the storage.
     pub kind: Kind,
-    /// Identifier under which measurements are stored. It survives reboots. It consists of model
-    /// and serial number, or if they are unknown, of the kernel's device name or the source of the
-    /// mount.
+    /// Identifier under which measurements are stored. It stays the same after a reboot. It
+    /// consists of the model and serial number of the device. If they are unknown, it is the device
+    /// name of the kernel or the source of the mount.
     pub identity: String,
-    /// Name of the file system ("ext4"). Empty for a bare device.
+    /// Name of the file system, for example `ext4`. Empty for a bare device.
     pub file_system: String,
 }
 
 impl Storage {
-    /// Returns the storage below an open file.
+    /// Returns the storage that contains an open file.
     pub fn of(file: &File) -> std::io::Result<Arc<Storage>> {
         Ok(Storage::beneath(file, &file.metadata()?))
     }
@@ -118,7 +118,7 @@ fn look_up(path: &Path, number: u64, on_disk: bool) -> Storage {
             let identity = device.text("loop/backing_file").map_or_else(
                 || identity_of(&info),
                 // The number of a loop device changes with every use, but the path of its image
-                // does not change.
+                // file does not.
                 |image| format!("loop over {image}"),
             );
             Storage { kind: kind_of(&device, &info), identity, file_system }

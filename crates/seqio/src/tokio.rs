@@ -1,6 +1,7 @@
-//! Implements [`AsyncRead`], [`AsyncBufRead`] and [`AsyncWrite`] of tokio.
+//! Implements the traits [`AsyncRead`], [`AsyncBufRead`] and [`AsyncWrite`] of tokio for readers
+//! and writers.
 //!
-//! Available data are returned immediately on the task's thread. If data are not available, one of
+//! Available data are returned immediately on the task's thread. If no data are available, one of
 //! tokio's blocking threads waits for the next block (about 1 MiB). Meanwhile, other requests stay
 //! in flight.
 
@@ -23,7 +24,7 @@ enum Place<T, R> {
 }
 
 impl<T: Send + 'static, R: Send + 'static> Place<T, R> {
-    /// Starts an operation on a blocking thread, because the operation may block.
+    /// Starts an operation on a blocking thread.
     fn send(&mut self, what: impl FnOnce(&mut T) -> io::Result<R> + Send + 'static) {
         if let Place::Here(mut there) = std::mem::replace(self, Place::Lost) {
             *self = Place::Away(spawn_blocking(move || {
@@ -33,8 +34,8 @@ impl<T: Send + 'static, R: Send + 'static> Place<T, R> {
         }
     }
 
-    /// Returns the result of the operation when the operation is complete. None if no operation was
-    /// started.
+    /// Waits for the operation that [`Place::send`] started, and returns its result. None if no
+    /// operation was started.
     fn back(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<R>>> {
         match self {
             Place::Here(_) => Poll::Ready(Ok(None)),
@@ -121,8 +122,8 @@ impl AsyncRead for AsyncReader {
     }
 }
 
-/// A [`Writer`] for async tasks. Shutdown finishes the file. If the writer is dropped without
-/// shutdown, the remaining data are written on the dropping thread, which blocks.
+/// A [`Writer`] for async tasks. `shutdown` finishes the file. If the writer is dropped without
+/// `shutdown`, the drop writes the remaining data, which blocks the thread.
 #[derive(Debug)]
 pub struct AsyncWriter {
     place: Place<Option<Writer>, ()>,

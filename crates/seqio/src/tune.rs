@@ -1,10 +1,10 @@
-//! Determines the size and number of sequential requests. They were either measured on this storage
-//! by `halfpower tune`, or are looked up in a table of storage kinds.
+//! Determines the request size and depth for sequential I/O: the setting that `halfpower tune`
+//! measured on this storage, or else the default for the kind of storage.
 //!
-//! For every kind, the table contains the smallest request size and depth that reach the maximum
-//! rate, as found by `halfpower survey` with huge pages for the buffers. A rotating disk needs
-//! large requests. Flash needs several requests in flight. Network storage needs enough requests in
-//! flight to hide the latency.
+//! The defaults are the smallest request size and depth that reach the maximum rate, as found by
+//! `halfpower survey` with huge pages for the buffers. A rotating disk needs large requests. Flash
+//! needs several requests in flight. Network storage needs enough requests in flight to hide the
+//! latency.
 
 mod text;
 
@@ -16,7 +16,7 @@ use ioengine::Op;
 
 use crate::storage::{Kind, Storage};
 
-/// Size and number of sequential requests.
+/// Request size and depth for sequential I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Request size (bytes).
@@ -53,12 +53,13 @@ impl Setting {
     }
 }
 
-/// Measured settings of one storage.
+/// The measured settings for one device or file system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuned {
-    /// Setting for reads: the cheapest setting whose rate is within 3% of the best rate.
+    /// Setting for reads. It needs the least buffer memory of all settings whose rate is within 3%
+    /// of the best rate.
     pub read: Setting,
-    /// Setting for writes. None if only reads were allowed.
+    /// Setting for writes. None if writes were not measured.
     pub write: Option<Setting>,
     /// Date of the measurement.
     pub measured: String,
@@ -72,10 +73,10 @@ pub struct Tunings {
 }
 
 impl Tunings {
-    /// Parses the tuning file, which is TOML. Entries with impossible sizes are ignored.
+    /// Parses the tuning file, which is TOML. Entries with invalid settings are ignored.
     ///
     /// # Errors
-    /// Number of the first line that cannot be parsed, and the reason.
+    /// If the text cannot be parsed. The error contains the line or section, and the reason.
     pub fn read(text: &str) -> Result<Tunings, String> {
         let mut storage = text::read(text)?;
         let is_sane =
@@ -96,8 +97,9 @@ impl Tunings {
         text.and_then(|text| Tunings::read(&text).ok()).unwrap_or_default()
     }
 
-    /// Returns the path of the tuning file: `$XDG_STATE_HOME/halfpower/tune.toml`, by default below
-    /// `~/.local/state`. None if there is no home directory.
+    /// Returns the path of the tuning file: `$XDG_STATE_HOME/halfpower/tune.toml`, or
+    /// `~/.local/state/halfpower/tune.toml` if that variable is not set. None if `HOME` is not set
+    /// either.
     pub fn path() -> Option<PathBuf> {
         let folder = |name: &str| {
             let value = PathBuf::from(std::env::var_os(name)?);
@@ -109,8 +111,8 @@ impl Tunings {
     }
 }
 
-/// Returns the setting for a storage, and whether the setting was measured. A setting that was not
-/// measured is the default for the kind of storage.
+/// Returns the setting for `storage`, and whether the setting was measured. If not, the setting is
+/// the default for the kind of storage.
 pub(crate) fn setting(storage: &Storage, op: Op) -> (Setting, bool) {
     static OF_USER: OnceLock<Tunings> = OnceLock::new();
     let tuned = OF_USER.get_or_init(Tunings::of_user).storage.get(&storage.identity);

@@ -1,5 +1,5 @@
-//! The writer, which sends blocks to the storage in order while the program fills the next block.
-//! `deep` keeps requests in flight. `plain` writes through the page cache.
+//! The writer, which writes blocks in order while the program fills the next block. `deep` keeps
+//! requests in flight. `plain` writes through the page cache.
 
 mod deep;
 mod plain;
@@ -21,14 +21,14 @@ use plain::Plain;
 
 /// Writes a file sequentially, as fast as its storage allows.
 ///
-/// [`Writer::space`] lends memory to fill, and [`Writer::advance`] takes the number of filled
-/// bytes. [`std::io::Write`] and [`std::io::Seek`] are implemented too, so a writer can replace
+/// [`Writer::space`] lends memory to fill, and [`Writer::advance`] appends the filled bytes.
+/// [`std::io::Write`] and [`std::io::Seek`] are implemented too, so a writer can replace
 /// `BufWriter<File>`. [`Writer::finish`] writes the remaining data and returns any error. Dropping
 /// a writer also writes the remaining data, but ignores errors.
 ///
-/// The file size never exceeds the written bytes, and other programs can read the flushed bytes.
-/// Space is reserved beyond the end of the file without changing the file size. `finish` and drop
-/// release this space.
+/// The file size never exceeds the written bytes, except with [`Options::unseen`] or a stripe.
+/// After a flush, other programs can read the written bytes. Disk space is reserved beyond the end
+/// of the file without changing the file size. [`Writer::finish`] and drop release this space.
 ///
 /// # Examples
 /// ```
@@ -54,7 +54,7 @@ pub struct Writer {
     plan: Plan,
     /// The first error. Nothing is written after an error.
     failed: Option<Repeated>,
-    /// Whether the caller opened the file, so that the file's position is kept up to date.
+    /// Whether the caller passed an open file. The writer then updates the position of that file.
     is_given: bool,
 }
 
@@ -70,8 +70,7 @@ impl Options {
     /// Creates a file for writing, or truncates an existing one.
     ///
     /// # Errors
-    /// Any error of creating the file. With [`Options::size`], also an error if there is not enough
-    /// space.
+    /// If the file cannot be created. With [`Options::size`], also if there is not enough space.
     pub fn create(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
         self.create_by(path.as_ref(), OpenOptions::new().write(true).create(true).truncate(true))
     }
@@ -79,7 +78,7 @@ impl Options {
     /// Creates a new file for writing.
     ///
     /// # Errors
-    /// The errors of [`Options::create`], or an error if the file exists.
+    /// The errors of [`Options::create`]. Also if the file exists.
     pub fn create_new(&self, path: impl AsRef<Path>) -> io::Result<Writer> {
         self.create_by(path.as_ref(), OpenOptions::new().write(true).create_new(true))
     }
@@ -97,11 +96,12 @@ impl Options {
         Writer::new(self, Opened::new(how.open(path)?, true)?, 0)
     }
 
-    /// Writes to an open file from its current position. The position is updated on flush. A file
-    /// that was opened for appending is written at its end. Contents that are not overwritten stay.
+    /// Creates a writer that starts at the current position of an open file. If the file was opened
+    /// for appending, the writer starts at the end. Contents that are not overwritten are kept. A
+    /// flush updates the position of the file.
     ///
     /// # Errors
-    /// Any error of examining the file.
+    /// If the type, size or position of the file cannot be determined.
     pub fn writer(&self, file: File) -> io::Result<Writer> {
         let (opened, position) = Opened::given(file, true)?;
         let mut writer = Writer::new(self, opened, position)?;
@@ -112,8 +112,8 @@ impl Options {
     /// Writes one stream to several new files, round-robin in chunks of `chunk_bytes`.
     ///
     /// # Errors
-    /// The errors of [`Options::create`], or an error if there are no files or too many files, or
-    /// if `chunk_bytes` is 0.
+    /// The errors of [`Options::create`]. Also if there are no files or too many files, or if
+    /// `chunk_bytes` is 0.
     pub fn create_striped<P: AsRef<Path>>(
         &self,
         paths: &[P],
@@ -135,14 +135,14 @@ impl Writer {
     /// Creates a file, or truncates an existing one, with the default [`Options`].
     ///
     /// # Errors
-    /// Any error of creating the file.
+    /// If the file cannot be created.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Writer> {
         Options::new().create(path)
     }
 
     fn new(options: &Options, opened: Opened, position: u64) -> io::Result<Writer> {
         let mut plan = options.plan(Op::Write, &opened, options.size);
-        // The direct descriptor is opened now, so that `plan` reports whether direct I/O works.
+        // The file is opened with O_DIRECT now, so that `plan` reports whether direct I/O works.
         plan.direct &= !plan.direct || opened.paths(true).direct.is_some();
         // The writer starts with `plain`, because the file may stay smaller than one request.
         let plain = Plain::new(&opened, plan.request_bytes, position, options.size)?;
@@ -183,7 +183,7 @@ impl Writer {
     /// Writes the remaining data and returns the file. For a stripe, this is the first file.
     ///
     /// # Errors
-    /// Any error of writing.
+    /// If writing fails.
     pub fn into_inner(mut self) -> io::Result<File> {
         self.close()?;
         let opened = self.files.swap_remove(0);
@@ -195,7 +195,7 @@ impl Writer {
     /// undefined.
     ///
     /// # Errors
-    /// Any error of writing earlier blocks.
+    /// If writing an earlier block failed.
     pub fn space(&mut self) -> io::Result<&mut [u8]> {
         self.make_room()?;
         Ok(match &mut self.mode {
@@ -208,7 +208,7 @@ impl Writer {
     /// Returns whether space is available without waiting for the storage.
     ///
     /// # Errors
-    /// Any error of writing earlier blocks.
+    /// If writing an earlier block failed.
     pub fn has_room(&mut self) -> io::Result<bool> {
         self.attempt(|writer| match &mut writer.mode {
             Mode::Plain(plain) => Ok(!plain.is_full()),
@@ -217,7 +217,7 @@ impl Writer {
         })
     }
 
-    /// Returns whether all written bytes were passed to the system.
+    /// Returns whether all written bytes were passed to the kernel.
     pub fn is_flushed(&self) -> bool {
         match &self.mode {
             Mode::Plain(plain) => plain.is_flushed(),
@@ -239,10 +239,10 @@ impl Writer {
         }
     }
 
-    /// Passes all written bytes to the system, so that other programs can read them.
+    /// Passes all written bytes to the kernel, so that other programs can read them.
     ///
     /// # Errors
-    /// Any error of writing.
+    /// If writing fails.
     pub fn flush_all(&mut self) -> io::Result<()> {
         self.attempt(|writer| match &mut writer.mode {
             Mode::Plain(plain) => plain.flush(),
@@ -255,20 +255,20 @@ impl Writer {
         Ok(())
     }
 
-    /// Makes all written bytes durable.
+    /// Waits until all written bytes are on stable storage (fdatasync).
     ///
     /// # Errors
-    /// Any error of writing or of the flush.
+    /// If writing or syncing fails.
     pub fn sync_data(&mut self) -> io::Result<()> {
         self.flush_all()?;
         self.attempt(|writer| writer.files.iter().try_for_each(|opened| opened.file.sync_data()))
     }
 
-    /// Writes the remaining data. With [`Options::durable`], also makes the file durable. Returns
-    /// the size of the file (bytes).
+    /// Writes the remaining data. With [`Options::durable`], also waits until the file is on stable
+    /// storage. Returns the size of the file (bytes).
     ///
     /// # Errors
-    /// Any error of writing or of the flush. After an error, the file is incomplete.
+    /// If writing or syncing fails. After an error, the file is incomplete.
     pub fn finish(mut self) -> io::Result<u64> {
         let bytes = self.close()?;
         if self.options.durable {
@@ -321,8 +321,8 @@ impl Writer {
         })
     }
 
-    /// Switches to `deep` if the plan has requests in flight. If the memory limit for direct
-    /// requests is reached, the writer stays with `plain`.
+    /// Switches to `deep`, unless the plan is to write one request at a time through the page
+    /// cache. If the memory limit for direct requests is reached, the writer stays with `plain`.
     fn go_deep(&mut self) -> io::Result<()> {
         let Mode::Plain(plain) = &mut self.mode else { return Ok(()) };
         if !self.plan.uses_requests() {

@@ -18,7 +18,7 @@ use lab::peer::key;
 
 /// Maximum length of a text that is compared with the token (bytes). Longer texts are rejected.
 const TEXT_BYTES_MAX: usize = 256;
-/// Maximum number of cookies of a request that are examined.
+/// Maximum number of cookies that are examined per request.
 const COOKIES_MAX: usize = 64;
 
 /// The token that clients must know.
@@ -57,8 +57,7 @@ impl Token {
         &self.text
     }
 
-    /// Checks whether `text` is the token. The time of the comparison does not depend on the number
-    /// of right characters.
+    /// Checks whether `text` is the token.
     pub fn is(&self, text: &[u8]) -> bool {
         // `blake3::Hash` compares in constant time.
         text.len() <= TEXT_BYTES_MAX && blake3::hash(text) == self.hash
@@ -73,13 +72,13 @@ pub struct Access {
     hosts: Hosts,
 }
 
-/// The names that clients may use for this server.
+/// The accepted values of the `Host` header.
 #[derive(Clone, Debug)]
 enum Hosts {
-    /// Clients must use one of these names. The names include the port, except on a Unix socket.
+    /// One of these names. They include the port, except on a Unix socket.
     Names(Vec<String>),
-    /// Clients may use one of these names, or any IP address with this port. IP addresses are safe,
-    /// because the browser always sends a name in a DNS rebinding attack.
+    /// One of these names, or any IP address with this port. An IP address is safe, because in a
+    /// DNS rebinding attack the browser always sends a name.
     NamesAndNumbers(Vec<String>, u16),
 }
 
@@ -108,8 +107,9 @@ impl Access {
     }
 
     /// Returns the value of `Set-Cookie` for a client that has sent the token. The browser sends
-    /// the cookie only to this host, and only from this host's own pages. Scripts cannot read the
-    /// cookie. None if the token contains characters that a header cannot contain.
+    /// the cookie only to this host, and only with requests from this host's own pages. Scripts
+    /// cannot read the cookie. None if the token contains characters that are not allowed in a
+    /// header.
     pub fn cookie(&self) -> Option<HeaderValue> {
         let (name, text) = (&self.cookie, self.token.text());
         let value = format!("{name}={text}; Path=/; HttpOnly; SameSite=Strict");

@@ -69,7 +69,7 @@ impl AsRef<[u8]> for UnderWay {
     }
 }
 
-/// Answers requests.
+/// Handles HTTP requests.
 pub struct Answers {
     access: Access,
     pages: Pages,
@@ -133,8 +133,8 @@ impl Answers {
         Answered { answer: self.page(request, route).await, is_known: true, refused: None }
     }
 
-    /// Checks a request, except its token and whether the page exists. Returns the HTTP status and
-    /// the message of the first error. None if the request has no error.
+    /// Checks a request, but not its token or whether the page exists. Returns the HTTP status and
+    /// the message of the first error. None if there is no error.
     fn fault_of(&self, request: &Parts) -> Option<(u16, &'static str)> {
         let Parts { method, uri, headers, .. } = request;
         let text_bytes = uri.path().len() + uri.query().map_or(0, str::len);
@@ -254,8 +254,8 @@ const HEADERS: [(HeaderName, &str); 6] = [
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
 ];
 
-/// Returns the content security policy. The browser runs only halfpower's own scripts, which are
-/// identified by their hashes. The scripts can connect only to this server.
+/// Returns the content security policy. It allows the browser to run only halfpower's own scripts,
+/// which are identified by their hashes. The scripts can connect only to this server.
 fn policy() -> HeaderValue {
     let hashes = report::scripts().map(|script| {
         let hash = STANDARD.encode(Sha256::digest(script.as_bytes()));

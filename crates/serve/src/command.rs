@@ -31,7 +31,7 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// The path of the Unix socket to listen on. None if the server listens on `listen`.
     pub unix: Option<PathBuf>,
-    /// Whether other machines may be able to reach the address.
+    /// Whether `listen` may be an address that other machines can reach.
     pub allow_remote: bool,
     /// Whether to print only the address, warnings and errors.
     pub quiet: bool,
@@ -42,9 +42,9 @@ pub struct ServeOptions {
 /// Serves until Ctrl-C.
 ///
 /// # Errors
-/// Usage error if other machines can reach the address and `allow_remote` is not set. Failure if
-/// the database cannot be read or the address cannot be used. Refused if a file exists at the path
-/// of the socket.
+/// A usage error if other machines can reach the address and `allow_remote` is not set. A refusal
+/// if a file exists at the path of the socket. A failure if the database cannot be read or the
+/// server cannot listen.
 pub fn serve(options: &ServeOptions) -> Outcome {
     check_address(options)?;
     Store::open_read_only(&options.db)?;

@@ -33,7 +33,7 @@ pub struct FolderOptions {
     pub db: PathBuf,
     /// The path of the folder. The folder is created if it does not exist.
     pub folder: PathBuf,
-    /// The number of runs that get a page. The newest runs have precedence.
+    /// The number of runs that get a page, starting with the newest.
     pub newest: usize,
     /// Whether to only print what would be done.
     pub plan: bool,
@@ -49,8 +49,8 @@ enum Wanted {
 /// Writes the list of runs and the pages of runs and targets.
 ///
 /// # Errors
-/// If the database cannot be read, or the folder cannot be written. Refused if a file has the name
-/// of a page but was not written by halfpower.
+/// If the database cannot be read, if the folder cannot be written, or if the file of a page exists
+/// and was not written by halfpower.
 pub fn write(options: &FolderOptions) -> Outcome {
     let store = Store::open_read_only(&options.db)?;
     let gallery = gallery::of_database(&store, LISTED_MAX)?;
@@ -106,7 +106,9 @@ fn left_out(gallery: &Gallery, pages: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if gallery.all > pages {
         let runs = units::counted((gallery.all - pages) as u64, "older run");
-        lines.push(format!("no page for {runs}; use a larger --newest to include more runs"));
+        lines.push(format!(
+            "the gallery has no page for {runs}; use a larger --newest to include more runs"
+        ));
     }
     if gallery.all > gallery.runs.len() {
         let runs = units::counted((gallery.all - gallery.runs.len()) as u64, "older run");
@@ -115,12 +117,14 @@ fn left_out(gallery: &Gallery, pages: usize) -> Vec<String> {
     let targets = gallery.targets().len();
     if targets > TARGETS_MAX {
         let targets = units::counted((targets - TARGETS_MAX) as u64, "target");
-        lines.push(format!("no page for {targets}; halfpower serve shows all targets"));
+        lines.push(format!(
+            "the gallery has no page for {targets}; halfpower serve shows all targets"
+        ));
     }
     lines
 }
 
-/// Checks that all pages can be written. This is done before any page is written.
+/// Checks that all pages can be written.
 fn check(folder: &Path, wanted: &[(String, Wanted)]) -> Outcome<()> {
     if folder.is_dir() {
         return wanted.iter().try_for_each(|(file, _)| page::check(&folder.join(file)));

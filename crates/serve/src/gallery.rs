@@ -1,9 +1,8 @@
 //! Reads the list of runs from a database, and shows it as a page with tables of the hosts and
 //! targets.
 //!
-//! Runs are read one after the other, and only the runs that the list shows are kept. The memory
-//! therefore does not grow with the number of runs in the database. The tables of hosts and targets
-//! count all runs.
+//! Only the runs that the list shows are kept in memory, so the memory does not grow with the
+//! number of runs in the database. The tables of hosts and targets count all runs.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -23,7 +22,7 @@ use crate::place::{Place, TargetOfHost};
 
 /// Maximum number of rows in the tables of hosts and of targets.
 const GROUPS_MAX: usize = 500;
-/// Maximum number of decoded host and target descriptions that are kept while runs are read.
+/// Maximum number of entries in the cache [`Known`].
 const REMEMBERED_MAX: usize = 4096;
 
 /// Specifies the part of the list that is shown.
@@ -32,7 +31,7 @@ pub struct Part {
     /// Words that a run must contain in its number, kind, state, verdict, date, host, target,
     /// label, note or command line. An empty text selects all runs.
     pub query: String,
-    /// Number of the newest matching runs that are skipped.
+    /// Number of matching runs that are skipped, starting with the newest.
     pub skip: usize,
     /// Maximum number of runs shown.
     pub most: usize,
@@ -45,7 +44,7 @@ pub struct ListedRun {
     pub id: i64,
     /// Kind of run.
     pub kind: &'static str,
-    /// Progress of the run.
+    /// State of the run, for example `finished`.
     pub state: &'static str,
     /// Verdict on the run. None until the run ends, or if nothing was measured.
     pub verdict: Option<&'static str>,
@@ -205,7 +204,7 @@ impl Gallery {
         }
     }
 
-    /// Returns the addresses and the texts of links to the newer and older parts of the list.
+    /// Returns the addresses and the texts of the links to newer and older runs.
     pub fn neighbours(&self, place: &Place) -> Vec<(String, String)> {
         let Part { query, skip, most } = &self.part;
         let mut all = Vec::new();
@@ -251,8 +250,8 @@ impl Gallery {
 }
 
 impl Group {
-    /// Returns three cells of the group's row: the number of runs, the date of the newest run, and
-    /// the number of the newest run.
+    /// Returns three cells of a table row: the number of runs, the date of the newest run, and the
+    /// number of the newest run.
     fn cells(&self, place: &Place) -> Vec<LinkedCell> {
         let newest =
             LinkedCell { cell: Cell::Text(self.newest.to_string()), href: place.run(self.newest) };
@@ -319,7 +318,7 @@ fn row(run: &ListedRun, place: &Place) -> LinkRow {
     }
 }
 
-/// Maps the JSON descriptions of a host and a target to their names. Most runs have the same
+/// Cache of the names of a host and a target, by their JSON descriptions. Most runs have the same
 /// descriptions.
 type Known = HashMap<(String, String), TargetOfHost>;
 
@@ -355,7 +354,7 @@ fn listed(brief: RunBrief, known: &mut Known) -> ListedRun {
     }
 }
 
-/// Checks whether a run contains all words of a search. Upper and lower case are equivalent.
+/// Checks whether a run contains all words of a search, ignoring case.
 fn has_words(run: &ListedRun, query: &str) -> bool {
     if query.trim().is_empty() {
         return true;
@@ -372,7 +371,7 @@ fn has_words(run: &ListedRun, query: &str) -> bool {
     query.to_lowercase().split_whitespace().all(|word| text.contains(word))
 }
 
-/// Reads a list of the `most` newest runs, without a search.
+/// Reads a list of the newest runs, with at most `most` runs.
 ///
 /// # Errors
 /// If the database cannot be read.

@@ -5,10 +5,10 @@
 //! `gallery` lists the runs, hosts and targets, `run_page` shows a run, and `target_page` shows the
 //! rates of a target over time. The crate `compare` generates the pages that compare runs.
 //!
-//! The server reads only the database and writes nothing. [`access`] decides whether a request may
-//! be answered, and [`route`] finds the page that the request's address specifies. `pages`
-//! generates one page at a time in a separate thread and caches the last pages. [`server`] handles
-//! connections with the library hyper, and limits the resources that clients can use.
+//! The server only reads the database and writes nothing. [`access`] decides whether a request may
+//! be answered, and [`route`] finds the page that the address specifies. `pages` generates one page
+//! at a time in a separate thread and caches the most recent pages. [`server`] handles connections
+//! with the library hyper, and limits the resources that clients can use.
 #![forbid(unsafe_code)]
 
 mod place;

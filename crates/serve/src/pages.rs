@@ -1,15 +1,17 @@
-//! Generates pages in a separate thread, one at a time, and caches the last pages.
+//! Generates pages in a separate thread, one at a time, and caches the most recent pages.
 //!
-//! Generating one page at a time limits the memory. The database is opened for each page and closed
-//! afterwards. The server therefore notices if the database was removed or replaced, and a survey
-//! that ends can leave its database as a single file, without a write-ahead log. Also, the process
-//! never closes one descriptor of the database file while another descriptor is in use. Closing it
-//! would release all locks that the process has on the file (fcntl(2)).
+//! Generating one page at a time limits the memory use. It also avoids closing one descriptor of
+//! the database file while another is in use, which would release all locks that the process has on
+//! the file (fcntl(2)).
 //!
-//! A cached page is sent again while the files of the database are unchanged. While the files
-//! change, for example because a survey is running, a cached page is still sent for nine times as
-//! long as its generation took, but for at most one minute. The page of a running survey is
-//! therefore generated at most once a minute, or with at most a tenth of a CPU.
+//! The database is opened for each page and closed afterwards. The server therefore notices if the
+//! database was removed or replaced. Also, a survey can remove the write-ahead log when it ends,
+//! because the server does not keep the database open.
+//!
+//! A cached page is sent again while the files of the database are unchanged. If they have changed,
+//! for example because a survey is running, a cached page is still sent for nine times as long as
+//! its generation took, but for at most one minute. Generating the page of a running survey
+//! therefore uses at most a tenth of a CPU, or happens at most once a minute.
 
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,13 +45,12 @@ const KEPT_BYTES_MAX: usize = 24 << 20;
 const KEPT_MAX: usize = 64;
 /// Maximum number of requests that wait for the thread.
 const WAITING_MAX: usize = 32;
-/// If the database has changed, a cached page is still sent for the time that its generation took,
-/// multiplied by this factor.
+/// Maximum age at which a cached page is still sent if the database has changed, as a multiple of
+/// the time in which the page was generated.
 const STANDS_TIMES: u64 = 9;
-/// If the database has changed, a cached page is still sent for at most this time after it was
-/// generated (ns).
+/// Maximum age at which a cached page is still sent if the database has changed (ns).
 const STANDS_NS_MAX: u64 = 60_000_000_000;
-/// Maximum time between two changes of the database at which both may get the same timestamp (ns).
+/// Two changes of a file within this time may get the same timestamp (ns).
 const SETTLED_NS: i64 = 50_000_000;
 /// Relative change up to which a comparison reports "same". This is the default of
 /// `halfpower compare`.
@@ -166,8 +167,8 @@ impl Stamp {
         }))
     }
 
-    /// Checks whether the last change is so old that any later change has another timestamp, and
-    /// will therefore be noticed.
+    /// Checks whether the last change is so old that a later change would get a different timestamp
+    /// and would be noticed.
     fn is_settled(&self, now_unix_ns: i64) -> bool {
         self.0.iter().flatten().all(|(.., ns)| now_unix_ns.saturating_sub(*ns) > SETTLED_NS)
     }
@@ -183,7 +184,7 @@ struct Kept {
 
 struct Maker {
     db: PathBuf,
-    /// The cached pages. The page that was used last is at the end.
+    /// The cached pages. The most recently used page is at the end.
     kept: Vec<Kept>,
     clock: Monotonic,
 }
@@ -191,7 +192,7 @@ struct Maker {
 impl Maker {
     fn work(&mut self, wishes: &Receiver<Wish>) {
         while let Ok(Wish { route, reply }) = wishes.recv() {
-            // The channel is closed if the client has disconnected or has waited too long.
+            // The reply channel is closed if the client has disconnected or has waited too long.
             if !reply.is_closed() {
                 // Sending fails if the client has just disconnected, which does no harm.
                 let _ = reply.send(self.answer(route));
@@ -272,7 +273,7 @@ fn make(db: &Path, route: &Route) -> Result<Made, Refusal> {
     Ok(made)
 }
 
-/// Returns the frame of every page except the list of runs. The frame contains a link to the list.
+/// Returns the frame of all pages except the list of runs. It contains a link to the list.
 fn framed() -> Frame {
     let links = vec![(Place::Server.index().to_owned(), "All runs".to_owned())];
     Frame { links, ..Frame::default() }
@@ -299,7 +300,7 @@ fn row(store: &Store, name: &RunName) -> Result<RunRow, Refusal> {
     if is_it { Ok(row) } else { Err(Refusal::new(404, "no such run; see the list of all runs")) }
 }
 
-/// Returns the page that compares all other runs with the first run.
+/// Returns the page that compares the first run with each other run.
 fn comparison(db: &Path, names: &[RunName]) -> Result<Page, Refusal> {
     if names.len() < 2 {
         return Err(Refusal::new(400, "choose two or more runs in the list, then compare them"));

@@ -17,8 +17,7 @@ pub enum Place {
     Folder {
         /// The numbers of the runs.
         runs: BTreeSet<i64>,
-        /// The targets. The file name of a target's page contains the index of the target in this
-        /// list plus 1.
+        /// The targets. The page of the first target is `target-1.html`.
         targets: Vec<TargetOfHost>,
     },
 }

@@ -1,5 +1,5 @@
 //! Finds the page that an address specifies. Paths are compared without decoding them. An address
-//! can specify runs (by number or uuid), targets and parts of the list of runs, but never files or
+//! can specify runs (by number or uuid), targets and parts of the list of runs, but not files or
 //! labels.
 
 use crate::gallery::Part;
@@ -35,7 +35,7 @@ pub enum Route {
         /// Name of the target.
         target: String,
     },
-    /// A comparison of all other runs with the first run.
+    /// A comparison of the first run with each other run.
     Compare(Vec<RunName>),
 }
 
@@ -101,9 +101,9 @@ fn route(path: &str, query: &[(String, String)]) -> Option<Route> {
     }
 }
 
-/// Returns the runs of a comparison. Runs that were chosen in the list (parameters `run`) are
-/// sorted by number, so that the oldest run is the baseline. Runs in a parameter `runs` keep their
-/// order and are before the chosen runs.
+/// Returns the runs of a comparison. The first run is the baseline. The result begins with the
+/// comma-separated runs of the parameter `runs`, in the given order. The runs that were chosen in
+/// the list (parameters `run`) follow, sorted by number.
 fn sides(query: &[(String, String)]) -> Option<Vec<RunName>> {
     let mut sides: Vec<RunName> = Vec::new();
     for (_, text) in query.iter().filter(|(name, _)| name == "runs") {

@@ -1,6 +1,6 @@
-//! Generates the page of a stored run of any kind. The page of a survey is generated again from the
-//! stored results. The page of any other run has a table of the points, charts of the rates by
-//! request size, and the stored findings.
+//! Generates the page of a stored run of any kind. For a survey, this is the report of the survey,
+//! regenerated from the stored results. For any other run, the page has a table of the points,
+//! charts of the rates by request size, and the stored findings.
 
 use std::collections::BTreeMap;
 
@@ -167,7 +167,7 @@ fn findings(row: &RunRow) -> Vec<Finding> {
 }
 
 /// Returns charts of the rate by request size. There is one chart for each value of `rw`, with a
-/// curve for each combination of the other settings. None if no curve has two points.
+/// curve for each combination of the other settings. None if no curve has at least two points.
 fn charts(points: &[MeasuredRow]) -> Option<Section> {
     let mut groups: BTreeMap<String, BTreeMap<String, Vec<&MeasuredRow>>> = BTreeMap::new();
     for point in points {

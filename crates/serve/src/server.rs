@@ -24,7 +24,7 @@ use tokio::task::AbortHandle;
 
 use crate::answer::{Answer, Answers};
 
-/// Interval at which the server checks for Ctrl-C.
+/// Interval between checks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);
 /// Pause after a connection could not be accepted, for example because of too many open files.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
@@ -44,7 +44,7 @@ pub struct Limits {
     pub page_time: Duration,
     /// Age at which a connection stops accepting requests.
     pub age: Duration,
-    /// Maximum time for sending the last response of a connection that has reached the age `age`.
+    /// Maximum time for sending the last response of a connection that has reached `age`.
     pub last_answer: Duration,
     /// Maximum size of the headers of a request, including its first line (bytes).
     pub header_bytes: usize,
@@ -75,7 +75,7 @@ pub enum Listener {
     Unix(UnixListener),
 }
 
-/// A connection, and whether its client has shown the token.
+/// A connection, and whether its client has sent the token.
 struct Open {
     number: u64,
     is_known: Arc<AtomicBool>,
@@ -156,7 +156,7 @@ impl Shared {
         let mut open = self.open_connections();
         if open.len() >= self.limits.connections {
             let stranger = open.iter().position(|it| !it.is_known.load(Ordering::Relaxed));
-            // If all clients know the token, the new connection is closed.
+            // If all clients have sent the token, the new connection is closed.
             let Some(stranger) = stranger else { return };
             open.remove(stranger).task.abort();
         }

@@ -1,5 +1,6 @@
-//! Generates the page that shows the rates of a target over time. Each workload that several runs
-//! measured has a chart. The chart marks the changes of the rate that `halfpower history` finds.
+//! Generates the page that shows how the rates of a target changed over time. Each workload that
+//! was measured in at least two runs has a chart, with the changes that `halfpower history`
+//! finds.
 
 use analysis::units;
 use compare::history::{HistoryDocument, PointHistory};
@@ -12,19 +13,18 @@ use report::units::Unit;
 
 use crate::place::Place;
 
-/// Maximum number of charts. Workloads with more changes have precedence. If two workloads have the
-/// same number of changes, the workload that more runs measured has precedence.
+/// Maximum number of charts. If there are more workloads, the page shows those with the most
+/// changes and, among workloads with equally many changes, those with the most runs.
 const CHARTS_MAX: usize = 24;
-/// Maximum number of runs that are read. The newest runs have precedence.
+/// Maximum number of runs that the page uses, newest first.
 pub const RUNS_MAX: usize = 1000;
-/// Maximum number of rows in the table of newest results. Also the maximum number of changes that
-/// are reported for a workload.
+/// Maximum number of rows in the table of newest results, and of reported changes per workload.
 const CHANGES_MAX: usize = 500;
 
-/// The units of the time axis: nanoseconds in a minute, an hour and a day.
+/// The units of the time axis, each with its length (ns).
 const TIMES: [(f64, &str); 3] = [(60e9, "minutes"), (3600e9, "hours"), (86_400e9, "days")];
 
-/// Returns the page of a target.
+/// Returns the page of a target, generated from the target's history.
 pub fn of(history: &HistoryDocument, place: &Place) -> Page {
     let mut points: Vec<&PointHistory> =
         history.points.iter().filter(|point| point.runs.len() > 1).collect();
@@ -45,7 +45,9 @@ pub fn of(history: &HistoryDocument, place: &Place) -> Page {
     }
     if left_out > 0 {
         let left_out = units::counted(left_out as u64, "workload");
-        blocks.push(Block::Text(format!("No chart for {left_out}; see halfpower history.")));
+        blocks.push(Block::Text(format!(
+            "This page has no chart for {left_out}; see halfpower history."
+        )));
     }
     let trends = Section {
         id: "trends".to_owned(),
@@ -73,8 +75,8 @@ pub fn of(history: &HistoryDocument, place: &Place) -> Page {
     }
 }
 
-/// A time axis that starts at the first run. The unit is the largest unit of which at least three
-/// fit between the first and the last run, or minutes if the time is shorter.
+/// A time axis that starts at the first run. The unit is days if the runs span at least three days,
+/// hours if they span at least three hours, and otherwise minutes.
 struct TimeScale {
     first_unix_ns: i64,
     unit_ns: f64,
@@ -119,7 +121,7 @@ fn chart(point: &PointHistory, id: &str, scale: &TimeScale) -> Chart {
     Chart {
         id: id.to_owned(),
         title: point.workload.clone(),
-        summary: format!("Rate of {} runs over time.", point.runs.len()),
+        summary: format!("Rate of this workload in {} runs, over time.", point.runs.len()),
         x: axis(&scale.label, Unit::Count),
         y: axis("rate", Unit::BytesPerSecond),
         series: vec![Series { name, points, dashed: false, hue: None }],

@@ -1,13 +1,13 @@
-//! Computes the utilisation of every resource and the bottleneck of a run, and checks the run for
-//! consistency.
+//! Computes how busy each resource was during a run, finds the bottleneck, and checks the counters
+//! for consistency.
 //!
-//! A part (CPU, bus, media) that is busy nearly all the time is the bottleneck, unless it mostly
-//! runs at the pace of another part. For example, a bus that moves data at the rate of a slower
-//! link is occupied, but a faster bus would not increase the throughput. The slower part is then
-//! the bottleneck, even if its utilisation is lower. A reserve (write buffer, burst credit) that is
-//! exhausted most of the time is a bottleneck too. If no part and no reserve is the bottleneck, a
-//! stage that serialises requests may be the bottleneck. Otherwise, latency limits the run, and
-//! more requests in flight may help.
+//! A part (for example a CPU, a bus or the media) that is busy nearly all the time is the
+//! bottleneck, unless it mostly waits for a slower part. For example, a bus is busy while it moves
+//! data at the rate of a slow link, but a faster bus would not increase the throughput. The slower
+//! part is then the bottleneck, even if its utilisation is lower. A reserve (a write buffer or
+//! burst credit) that is exhausted most of the time is also a bottleneck. If there is no such part
+//! or reserve, a stage that admits a limited number of requests may be the bottleneck. Otherwise,
+//! latency limits the run, and more requests in flight may help.
 
 use crate::flash::FlashTimes;
 use crate::ftl::FlashWrites;
@@ -17,11 +17,8 @@ use crate::nand;
 use crate::server::ControllerTimes;
 use crate::system::{Allocated, DriveModel};
 
-/// Name of the resource for disk controllers.
 const CONTROLLER: &str = "drive controller";
-/// Name of the resource for the units or dies of flash devices.
 const FLASH_UNITS: &str = "flash units";
-/// Name of the resource for disk media.
 const MEDIA: &str = "media";
 
 /// A resource of the system and how long it was busy.
@@ -29,33 +26,34 @@ const MEDIA: &str = "media";
 pub struct Resource {
     /// Name of the resource.
     pub name: String,
-    /// What busy time means for the resource.
+    /// Kind of the resource, which defines when the resource counts as busy.
     pub kind: ResourceKind,
     /// Busy time (ns), summed over the resource's servers.
     pub busy_ns: u64,
-    /// Number of servers.
+    /// Number of identical servers, for example CPUs.
     pub servers: u32,
     /// Number of bytes that the resource moved.
     pub bytes: u64,
-    /// Busy time in each phase of the work (ns). Empty if the resource has no phases.
+    /// Busy time by phase, for example `seek` (ns). Empty if the resource has no phases.
     pub phases_ns: Vec<(&'static str, u64)>,
-    /// Part of the busy time in which the resource runs at the pace of another resource (ns), with
-    /// the name of that other resource. In the rest of the busy time, nothing slows the resource.
+    /// Busy time during which slower resources limited this resource, by name of the slower
+    /// resource (ns).
     pub paced_ns: Vec<(String, u64)>,
-    /// Part of the busy time that delays no request (ns). For example, the media write buffered
-    /// data while the buffer has free space.
+    /// Busy time that delayed no request (ns). For example, a disk writes buffered data to the
+    /// media while the buffer still has free space.
     pub background_ns: u64,
 }
 
-/// What the busy time of a resource means.
+/// Kind of a resource, which defines when the resource counts as busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResourceKind {
     /// Hardware that does work, such as a CPU, a link or the media.
     Part,
-    /// A write buffer or burst credit. It counts as busy while it is exhausted.
+    /// A write buffer or burst credit. Counts as busy while the buffer is full or the credit is
+    /// spent.
     Reserve,
-    /// A stage that admits a limited number of requests at once. It counts as busy while a request
-    /// is in progress, whichever resources serve the request.
+    /// A stage that admits a limited number of requests at once. Counts as busy while a request is
+    /// in the stage, even if other resources do the work.
     Order,
 }
 
@@ -64,8 +62,8 @@ impl ResourceKind {
     fn binding_threshold(self) -> f64 {
         match self {
             ResourceKind::Part | ResourceKind::Order => 0.9,
-            // Another resource limits the run before the reserve is exhausted, so the reserve is
-            // never exhausted for the whole run.
+            // A reserve lasts for the first part of a run, so it cannot be exhausted during the
+            // whole run.
             ResourceKind::Reserve => 0.5,
         }
     }
@@ -80,9 +78,9 @@ pub struct Account {
     pub requests: u64,
     /// Total size of the completed requests (bytes).
     pub bytes: u64,
-    /// Number of bytes that the devices read, and number of bytes that they wrote.
+    /// Numbers of bytes that the devices read and wrote.
     pub device_bytes: [u64; 2],
-    /// Number of reads that the devices served, and number of writes.
+    /// Numbers of reads and writes that the devices served.
     pub device_requests: [u64; 2],
     /// Mean number of requests in the system (time average).
     pub mean_inside: f64,
@@ -90,38 +88,38 @@ pub struct Account {
     pub mean_residence_ns: f64,
     /// All resources.
     pub resources: Vec<Resource>,
-    /// Number of bytes that flash devices with a translation layer programmed. `None` if the system
-    /// has no such device.
+    /// Numbers of bytes that the host wrote and that flash devices with a translation layer
+    /// programmed. `None` if the system has no such device.
     pub flash_writes: Option<FlashWrites>,
 }
 
 /// The cost of a run's writes on a flash device with a translation layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WriteCost {
-    /// Number of programmed bytes per byte that the host wrote.
+    /// Number of bytes programmed in total, per byte programmed for host writes.
     pub write_amplification: f64,
-    /// Share of the dies' busy time that garbage collection and erases took (0 to 1).
+    /// Share of the dies' busy time spent on garbage collection and erases (0 to 1).
     pub collection_share: f64,
-    /// Rate of host writes at which the dies would be busy all the time, if each byte cost as much
-    /// as in this run (bytes per second).
+    /// Maximum rate of host writes (bytes per second). At this rate, the dies would be busy all the
+    /// time if each byte cost as much as in this run.
     pub most_bytes_per_s: f64,
 }
 
 /// The bottleneck of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Binding {
-    /// Name of the resource, or "latency" if no resource is near its limit. In the latter case,
-    /// more requests in flight may help.
+    /// Name of the resource, or "latency" if no resource is near its limit. More requests in flight
+    /// may then help.
     pub resource: String,
-    /// Utilisation of the bottleneck (0 to 1). For "latency", this is the highest utilisation of
-    /// any resource by work that requests wait for.
+    /// Utilisation of the bottleneck (0 to 1). If the bottleneck is latency, this is the highest
+    /// utilisation of any resource, without background work.
     pub utilisation: f64,
-    /// The resource that is occupied nearly all the time, because it mostly runs at the pace of
-    /// the bottleneck. `None` if the bottleneck itself is occupied nearly all the time.
+    /// A resource that is busy nearly all the time, but only because it waits for the slower
+    /// bottleneck. `None` if there is no such resource.
     pub held: Option<Held>,
 }
 
-/// A resource that is occupied while the bottleneck works.
+/// A resource that the bottleneck keeps busy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Held {
     /// Name of the resource.
@@ -137,8 +135,7 @@ impl Resource {
         if capacity > 0.0 { self.busy_ns as f64 / capacity } else { 0.0 }
     }
 
-    /// Returns the share of an interval during which the resource was busy with work that requests
-    /// wait for (0 to 1).
+    /// Returns the utilisation without background work (0 to 1).
     fn foreground(&self, elapsed_ns: u64) -> f64 {
         let background = self.background_ns as f64 / self.busy_ns.max(1) as f64;
         self.utilisation(elapsed_ns) * (1.0 - background)
@@ -345,7 +342,7 @@ fn disks(machine: &Machine, now_ns: u64) -> Vec<Vec<Resource>> {
     vec![vec![Resource { paced_ns, ..controller }], vec![media]]
 }
 
-/// Returns the total number of bytes that the flash devices with a translation layer programmed.
+/// Adds up the write counters of all flash devices with a translation layer.
 fn flash_writes(machine: &Machine, now_ns: u64) -> Option<FlashWrites> {
     let own = machine.devices.iter().filter_map(|device| match &device.mechanism {
         Mechanism::Flash(flash) => Some(flash.times_until(now_ns).translation?.writes),
@@ -414,8 +411,8 @@ impl Account {
             all.max_by(|a, b| nearness(a).total_cmp(&nearness(b)))
         };
         let binds = |resource: &&Resource| nearness(resource) >= 1.0;
-        // A stage that serialises requests is also busy while it waits for a part or a reserve.
-        // Parts and reserves therefore have precedence.
+        // Parts and reserves are checked first, because a stage that serialises requests is also
+        // busy while it waits for a part or a reserve.
         match nearest(false).filter(binds).or_else(|| nearest(true).filter(binds)) {
             Some(full) => {
                 let found = self.pacemaker(full);
@@ -435,8 +432,8 @@ impl Account {
     }
 
     /// Returns the resource that sets the pace of `full`, directly or through other resources. A
-    /// resource is paced by another resource if it runs longer at that resource's pace than at its
-    /// own pace. Returns `full` if no other resource sets its pace.
+    /// resource is limited by a slower resource if it spends more time at the slower pace than at
+    /// its own pace. Returns `full` if no other resource limits it.
     fn pacemaker<'a>(&'a self, full: &'a Resource) -> &'a Resource {
         let mut found = full;
         // The number of steps is limited, because resources may pace each other in a cycle.

@@ -1,16 +1,15 @@
-//! Computes upper bounds on the throughput of a system in closed form, each with the limiting part.
+//! Computes upper bounds on the throughput of a system from its parameters, without a simulation.
+//! Each bound includes the part that sets it.
 //!
-//! Two kinds of bounds are used (asymptotic bounds of operational analysis). A part that is always
-//! busy serves at most its capacity divided by the demand of a request. A fixed number of requests
-//! in flight completes no faster than their minimum latency allows. Every demand is the minimum
-//! cost of a request at any offset, so a bound is never below the true maximum. For a run of known
-//! length, work that may still be pending at the end (buffered writes, unused burst credit) is
-//! subtracted.
+//! There are two kinds of bounds (asymptotic bounds of operational analysis). First, a part cannot
+//! serve more requests than if it were busy all the time. Second, a fixed number of requests in
+//! flight completes no faster than the minimum latency allows. All costs are those of the cheapest
+//! offset, so a bound is never below the true maximum. In a run of known length, data that may
+//! still be buffered at the end and requests covered by burst credit are not subject to a bound.
 //!
 //! The bounds share two models with the event simulation: `volume`, which splits requests, and
-//! `geometry`, which gives the size and speed of tracks. An error in these models affects both the
-//! bounds and the simulation, so a comparison does not find the error. These models therefore have
-//! separate tests. All other values are computed here from the parameters of the system.
+//! `geometry`, which gives the size and speed of tracks. A comparison of bounds and simulation
+//! cannot find errors in these two models, so the models have separate tests.
 
 mod flash;
 
@@ -24,33 +23,33 @@ use crate::system::{
 };
 use crate::volume::{Piece, Pieces, Volume};
 
-/// The load whose throughput is bounded: requests of one size and direction. No byte is requested
-/// twice.
+/// The load for which bounds are computed. All requests have the same size and direction, and no
+/// byte is requested twice.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shape {
     /// Read or write.
     pub op: Op,
-    /// Whether the requests are in random order. If not, each thread is sequential.
+    /// Whether the access pattern is random. If not, each thread accesses sequential offsets.
     pub random: bool,
     /// Request size (bytes).
     pub request_bytes: u32,
     /// Number of requests in flight, over all threads and hosts.
     pub depth: u32,
-    /// Buffered or direct.
+    /// How requests are cached: buffered or direct, with or without write-through.
     pub caching: Caching,
-    /// Total size of all requests (bytes). `None` for an endless run, in which buffers and credit
-    /// do not matter. An endless run through the file-system cache may request bytes that are in
-    /// memory, so only the host limits such a run.
+    /// Total size of all requests (bytes). `None` for an endless run, for which buffers and burst
+    /// credit do not change the bounds. If an endless run is buffered, all its requests may be
+    /// served from memory, so only the bounds of the host apply.
     pub bytes: Option<u64>,
 }
 
-/// The part that sets a bound. Names do not identify a part: two parts of a system file may have
-/// the same name, and the bound of a part may have different names for different loads.
+/// The part that sets a bound. Unlike [`Bound::name`], this value identifies the part. A system
+/// file may contain two parts with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
-    /// The CPUs of the hosts, if only work for the requests counts.
+    /// The CPUs of the hosts. Only the work for requests counts.
     Cpu,
-    /// The CPUs of the hosts, if work for the requests and the system's own work count.
+    /// The CPUs of the hosts. The system's own work counts too, for example cache transfers.
     CpuAndOwnWork,
     /// The processor of a RAID controller.
     Controller,
@@ -58,19 +57,19 @@ pub enum Part {
     ClientCpu,
     /// The network to a file server.
     Network,
-    /// The limit that a file server handles only one write at a time.
+    /// The limit of one write at a time in a file server.
     WriteTurn,
-    /// A link between host and buses, by its number.
+    /// The link with this index, between host and buses.
     Link(usize),
-    /// The buses, if they move data at their own rate.
+    /// The buses, at their own rate.
     Bus,
-    /// The buses, if they move data at the pace of a slower link.
+    /// The buses, at the rate of a slower link.
     BusAtPaceOfLink,
     /// The controllers of disks.
     DriveController,
     /// The media of disks.
     Media,
-    /// The disk revolutions for which writes wait.
+    /// The disk, because each write waits for a revolution.
     Revolutions,
     /// The limit of flash devices on requests per second after the burst credit is spent.
     SustainedRequests,
@@ -90,7 +89,7 @@ pub enum Part {
     Outstanding,
     /// The read-ahead or the lazy writer of the file-system cache.
     CacheTransfers,
-    /// The growth of a file.
+    /// The growth of a file, one write at a time.
     Growth,
 }
 
@@ -99,14 +98,14 @@ pub enum Part {
 pub struct Bound {
     /// The part that sets the bound.
     pub part: Part,
-    /// The name of the limit, such as a resource or "requests outstanding".
+    /// Name of the limit: a resource, or a phrase such as "requests outstanding".
     pub name: String,
-    /// Throughput (bytes per second).
+    /// Maximum throughput (bytes per second).
     pub bytes_per_s: f64,
 }
 
-/// Maximum number of different offsets within a row of the volume for which a transfer is split. If
-/// transfers have more offsets, a transfer of whole rows is split instead.
+/// Maximum number of offsets in a stripe row for which the pieces of a transfer are computed. If
+/// more offsets are possible, the bounds use a transfer of complete stripe rows instead.
 const POSITIONS_MAX: u64 = 2048;
 
 /// Returns all bounds of a load, the tightest first.
@@ -127,7 +126,7 @@ pub fn of(system: &System, shape: &Shape) -> Vec<Bound> {
     all
 }
 
-/// A load on a system, with values that follow from both.
+/// A load on a system, with values derived from both.
 struct Load<'a> {
     system: &'a System,
     shape: &'a Shape,
@@ -135,9 +134,9 @@ struct Load<'a> {
     cached: bool,
     /// Whether a RAID controller merges requests.
     joins: bool,
-    /// Whether transfers are modelled as whole rows of the volume.
+    /// Whether transfers are modelled as complete stripe rows.
     rows: bool,
-    /// The pieces of a transfer, for each possible offset in the volume's pattern.
+    /// The pieces of a transfer, for each possible offset in the volume's repeating pattern.
     positions: Vec<Pieces>,
     /// Size of a transfer (bytes).
     unit: u64,
@@ -154,14 +153,14 @@ impl<'a> Load<'a> {
         let cached = !remote && !shape.caching.is_direct();
         let through = shape.caching.is_write_through();
         let write = shape.op == Op::Write;
-        // With the file-system cache, the controller's cache is not modelled.
+        // If requests are buffered, the cache of the controller is not modelled.
         let controller = system.controller().filter(|_| shape.caching.is_direct());
         let joins = controller.is_some_and(|controller| match shape.op {
             Op::Read => controller.read_ahead.0 > 0.0,
             Op::Write => setup.holds_writes(controller) && !through,
         });
         let first_only = setup.mirror_reads == MirrorReads::First && !write;
-        // During a rebuild, the spare also gets the writes.
+        // During a rebuild, the spare is also written.
         let lost = if setup.rebuilding && write { 0 } else { setup.failed };
         let of_each = match setup.volume {
             VolumeKind::Raid1 if first_only => lost..lost + 1,
@@ -185,7 +184,7 @@ impl<'a> Load<'a> {
             (true, Op::Write) if !through => cache.write_behind.bytes(),
             _ => request,
         };
-        // The read-ahead and the flusher keep several requests of maximum size in flight.
+        // With the page cache of Linux, a transfer is the largest read-ahead window or request.
         let unit = linux.map_or(unit, |linux| {
             let most = system.host.max_transfer.bytes().max(linux.read_ahead_max.bytes());
             most.max(request).next_multiple_of(cache.page.bytes())
@@ -208,9 +207,9 @@ impl<'a> Load<'a> {
         load
     }
 
-    /// Computes the pieces of a transfer for each offset that it can have within a row of the
-    /// volume. If there are too many offsets, or if transfers are merged, a transfer of whole rows
-    /// is split instead, because such a transfer has the lowest cost per byte.
+    /// Computes the pieces of a transfer at each possible offset in a stripe row. If there are too
+    /// many offsets, or if transfers are merged, uses a transfer of complete stripe rows instead,
+    /// because complete rows have the lowest cost per byte.
     fn cut_at_each_position(&mut self) {
         let setup = &self.system.setup;
         let most = self.system.host.max_transfer.bytes();
@@ -220,7 +219,7 @@ impl<'a> Load<'a> {
             VolumeKind::Stripe => disks,
             VolumeKind::Raid5 => disks - 1,
         };
-        // With a failed device, the pattern repeats only after one row per device.
+        // With a failed device, the pattern repeats after as many rows as there are devices.
         let rows = if setup.failed > 0 { disks } else { 1 };
         let row = (data * setup.chunk * rows).max(1);
         let positions = if data == 0 { 1 } else { row / gcd(row, self.unit) };
@@ -242,8 +241,8 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Checks whether requests may be served from memory alone. A file has an end, so an endless
-    /// load repeats requests for bytes that are still in the file-system cache.
+    /// Checks whether all requests may be cache hits. An endless buffered load may start again at
+    /// the beginning of the file, whose data may still be cached.
     fn may_hit(&self) -> bool {
         let through = self.shape.op == Op::Write && self.shape.caching.is_write_through();
         self.cached && self.shape.bytes.is_none() && !through
@@ -268,8 +267,8 @@ impl<'a> Load<'a> {
         f64::from(self.shape.request_bytes) * servers * 1e9 / demand_ns
     }
 
-    /// Returns the bound that follows from a rate if `exempt` bytes may still be pending at the end
-    /// of the run.
+    /// Converts the rate of a part to a bound for the whole run. `exempt` bytes need not pass the
+    /// part during the run, for example because they may still be buffered at the end.
     fn rate_with_exempt(&self, rate: f64, exempt: f64) -> f64 {
         match self.shape.bytes.map(|bytes| bytes as f64) {
             Some(bytes) if bytes > exempt => rate * bytes / (bytes - exempt),
@@ -325,16 +324,15 @@ impl<'a> Load<'a> {
         }
         let background_cpu_ns = self.background_cpu_ns();
         if background_cpu_ns > 0.0 {
-            // The system's own work may still be pending at the end of the run. This work needs no
-            // thread of the program, so the depth does not limit the number of CPUs.
+            // This work may still be pending at the end of the run. It does not run in the threads
+            // of the program, so it can use all CPUs at any depth.
             let own = self.rate(own_ns + background_cpu_ns, f64::from(cpus * hosts));
-            let part = (Part::CpuAndOwnWork, "CPU with the system's own work");
+            let part = (Part::CpuAndOwnWork, "CPU, including the system's own work");
             self.add(all, part, own, self.held_bytes());
         }
         if let Some(controller) = self.system.controller() {
             let each = if shape.op == Op::Read { controller.read } else { controller.write };
-            // If requests are merged, each piece may be sent as a separate transfer, which costs no
-            // piece time.
+            // If requests are merged, each piece may be sent alone and needs no time per piece.
             let piece_ns = if self.joins { 0 } else { controller.piece.ns() };
             let demand = self.min_demand(|pieces| {
                 (controller.fixed.ns()
@@ -404,8 +402,8 @@ impl<'a> Load<'a> {
         self.buses(all);
     }
 
-    /// Adds the bounds set by buses at their own rate, and at the pace of the slowest link if the
-    /// link is slower than the bus. A bus is occupied until the link has moved the data.
+    /// Adds the bound set by the buses at their own rate. If a link is slower, also adds the bound
+    /// at the rate of the link, because the bus is busy until the link has moved the data.
     fn buses(&self, all: &mut Vec<Bound>) {
         let system = self.system;
         let (buses, held) = (f64::from(self.buses), self.held_bytes());
@@ -422,14 +420,14 @@ impl<'a> Load<'a> {
         }
     }
 
-    /// Returns the bus time of a command's data at the rate of the bus (ns).
+    /// Returns the time to move a command's data at the rate of the bus (ns).
     fn own_data_ns(&self, piece: &Piece) -> u64 {
         let bus = &self.system.bus;
         let rate = if piece.op == Op::Read { bus.read } else { bus.write };
         rate.ns_for(piece.length)
     }
 
-    /// Returns the bus time of a command's data (ns). The slowest of bus and links determines this.
+    /// Returns the time to move a command's data at the rate of the slowest bus or link (ns).
     fn data_ns(&self, piece: &Piece) -> u64 {
         let links = self.system.links.iter().map(|link| link_ns(link, piece));
         links.fold(self.own_data_ns(piece), u64::max)
@@ -443,7 +441,7 @@ impl<'a> Load<'a> {
         command + self.data_tenure_ns(piece) + self.report_ns(piece)
     }
 
-    /// Returns the bus time of the phases that move the data and end the connection (ns).
+    /// Returns the bus time for moving the data and ending the connection (ns).
     fn data_tenure_ns(&self, piece: &Piece) -> u64 {
         let bus = &self.system.bus;
         let ends = bus.status.ns() + bus.message_in.ns();
@@ -542,7 +540,7 @@ impl<'a> Load<'a> {
     fn media_rate(&self) -> f64 {
         let Some(geometry) = self.geometry() else { return f64::INFINITY };
         if self.system.drive.is_shingled() {
-            // A shingled disk has the media cache on the outermost tracks.
+            // The data may be in the media cache of the disk, which is on the outermost tracks.
             return geometry.best_rate_from(0, false);
         }
         geometry.best_rate_from(self.file_start(), self.in_stretches())
@@ -555,17 +553,17 @@ impl<'a> Load<'a> {
         (bytes as f64 * setup.file_at) as u64 / setup.chunk * setup.chunk
     }
 
-    /// Returns the number of bytes by which the data of all contiguous extents may exceed the
-    /// sustained rate, because the extents may cross fewer track skews than average.
+    /// Returns how many bytes a run may transfer in addition to the sustained rate, because its
+    /// contiguous extents may cross fewer track skews than average.
     fn skew_bytes(&self) -> f64 {
         let (Some(geometry), true) = (self.geometry(), self.in_stretches()) else { return 0.0 };
         let stretches = f64::from(self.shape.depth.max(self.files)) * f64::from(self.devices);
         stretches * self.media_rate() * geometry.skew_ns() as f64 / 1e9
     }
 
-    /// Returns the bound for sequential writes at depth 1 if each write must reach the media before
-    /// the next write is issued. Each write then waits for a revolution of the platter. The result
-    /// is the rate and the number of bytes that are exempt from the rate.
+    /// Returns the rate of sequential writes at depth 1 that each wait for a revolution, because
+    /// the previous write must be on the media first. Also returns the number of bytes that are
+    /// exempt from this rate. `None` if writes need not wait for a revolution.
     fn revolution_per_write(&self, disk: &DiskModel) -> Option<(f64, f64)> {
         let setup = &self.system.setup;
         let one = self.shape.depth == 1 && self.files == 1 && !self.shape.random;
@@ -584,7 +582,7 @@ impl<'a> Load<'a> {
         let geometry = self.geometry()?;
         let revolution_ns = geometry.revolution_ns() as f64;
         let transfer_ns = self.unit as f64 * 1e9 / self.media_rate();
-        // A write at the start of a track may be in time, because the track skew delays its sector.
+        // A write at the start of a track may not have to wait, because of the track skew.
         let starts = |track: u64| gcd(self.unit, track) as f64 / track as f64;
         let in_time = geometry.tracks_from(self.file_start()).map(starts).fold(0.0, f64::max);
         let each_ns = revolution_ns * (1.0 - in_time) + transfer_ns;
@@ -641,7 +639,7 @@ impl<'a> Load<'a> {
         own_ns + device_ns + client_ns + travel_ns + network.latency.ns() as f64
     }
 
-    /// Returns the minimum device time of a request: the slowest piece of each stage (ns).
+    /// Returns the minimum device time of a request: the slowest pieces of both stages, added (ns).
     fn device_ns(&self) -> f64 {
         if self.rows {
             return 0.0;
@@ -693,7 +691,6 @@ fn first_stage_len(pieces: &Pieces) -> u64 {
     first.len().max(1) as u64
 }
 
-/// Returns the greatest common divisor.
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }

@@ -1,7 +1,7 @@
-//! Measured points with which a calibrated system was compared.
+//! Calibration points: workloads whose throughput was both measured and simulated.
 //!
-//! The system file contains the points, so that a prediction can be reported with the model's error
-//! for a similar load. The simulation itself does not use the points.
+//! The points are stored in the system file. A prediction can then be reported with the model's
+//! error for a similar workload. The simulation itself does not use the points.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub struct CalibrationPoint {
     /// Number of hosts.
     #[serde(default = "one_host", skip_serializing_if = "is_one_host")]
     pub hosts: u32,
-    /// Whether the point was held out of the fit, to test the calibration.
+    /// Whether the point was left out of the fit and only used to test the fit.
     pub held_out: bool,
     /// Measured throughput (bytes per second).
     pub measured_bytes_per_s: f64,

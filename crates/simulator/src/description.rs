@@ -1,9 +1,9 @@
-//! Reads, changes and writes system files. They are in TOML. Every value has a unit and a source,
+//! Reads, changes and writes system files, which are in TOML. Every value has a unit and a source,
 //! and there are no defaults.
 //!
-//! A system file is built in (`systems/`) or supplied by the user. [`Description::set`] changes any
-//! value by its path (`drive.rotation=5400`). Keys of `setup` need no prefix (`disks=4`,
-//! `write_cache=on`).
+//! A system file is built in (`systems/`) or supplied by the user. [`Description::set`] changes a
+//! value, for example `drive.rotation=5400`. Keys of `setup` need no prefix, for example `disks=4`
+//! or `write_cache=on`.
 
 use std::collections::BTreeSet;
 
@@ -43,10 +43,10 @@ const BUILT_IN: [(&str, &str); 24] = [
     ("rack", include_str!("../systems/rack.toml")),
 ];
 
-/// Key of the calibration points in a system file.
 const CALIBRATION: &str = "calibration";
 
-/// A parsed system file, which may have been changed. The values are not yet validated.
+/// A parsed system file, possibly with changed values. [`Description::system`] validates the
+/// values.
 #[derive(Clone, Debug)]
 pub struct Description {
     table: Table,
@@ -101,7 +101,8 @@ impl Description {
         self.table.get("title").and_then(Value::as_str)
     }
 
-    /// Changes a value. `key` is the name of a value in `setup`, or the path of any value.
+    /// Changes a value. `key` is a key of `setup`, such as `disks`, or a path, such as
+    /// `drive.rotation`.
     ///
     /// # Errors
     /// When the key does not exist or does not accept the value.
@@ -126,7 +127,7 @@ impl Description {
         change(place, text).map_err(|why| refuse(format!("`set` {key}={text}: {why}")))
     }
 
-    /// Sets a value to a number in the value's existing unit, and records the source of the number.
+    /// Changes the number of a value, keeps its unit, and records `source` as its source.
     ///
     /// # Errors
     /// When the key does not exist.
@@ -143,8 +144,8 @@ impl Description {
         Ok(())
     }
 
-    /// Sets the zones of the drive (number of cylinders, sectors per track), and records the source
-    /// of the zones.
+    /// Sets the zones of the drive and records `source` as their source. Each zone has a number of
+    /// cylinders and a number of sectors per track.
     pub fn set_zones(&mut self, zones: &[[u64; 2]], source: &str) {
         let Some(Value::Table(drive)) = self.table.get_mut("drive") else { return };
         let pair = |zone: &[u64; 2]| Value::Array(zone.map(|n| Value::Integer(n as i64)).into());
@@ -266,7 +267,8 @@ fn descend<'a>(from: Option<&'a mut Value>, path: &[&str]) -> Option<&'a mut Val
     descend(next, rest)
 }
 
-/// Replaces a value by the value in `text`. A number can only be replaced by a number or a size.
+/// Replaces a value with the value in `text`. A number can only be replaced with a number or a
+/// size.
 fn change(place: &mut Value, text: &str) -> Result<(), String> {
     match place {
         Value::Table(table) if table.contains_key("value") => {

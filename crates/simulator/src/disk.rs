@@ -1,10 +1,9 @@
-//! Simulates a zoned disk: arm, platter, buffer with read-ahead and write cache, and the media
-//! queue.
+//! Simulates a zoned disk: the arm, the platter, the buffer with read-ahead and write cache, and
+//! the queue of media operations.
 //!
-//! The machine delivers the commands. The disk chooses the order of the media operations and
-//! computes their times. While no operation waits, the media read ahead. Read-ahead needs no
-//! events, because the progress of a stream follows from T(x) (see `geometry`). The arm serves one
-//! operation at a time. Adjacent queued writes are merged into one operation.
+//! The machine delivers the commands. The disk chooses the order of the media operations, computes
+//! their times, and merges adjacent queued writes. While no operation waits, the disk reads ahead.
+//! Read-ahead needs no events, because the offset that it has reached can be computed for any time.
 
 mod shingled;
 
@@ -14,7 +13,7 @@ use crate::geometry::Geometry;
 use crate::shingles::Shingles;
 use crate::system::{DiskModel, Schedule, WRITES_PER_ENTRY};
 
-/// A request for the media. Cached writes belong to no command.
+/// A read or write of the media. Writes from the cache belong to no command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MediaRequest {
     /// The command to notify when the request is done. `None` for a cached write.
@@ -39,7 +38,7 @@ impl MediaRequest {
 /// Result of looking up a read in the buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
-    /// The data are in the buffer, or read-ahead will have read all of them at this time (ns).
+    /// The data are in the buffer, or read-ahead will have read all of them by this time (ns).
     ReadAhead(u64),
     /// The host has read the data before, and they are still in the buffer.
     Reread,
@@ -52,28 +51,28 @@ pub(crate) enum Lookup {
 struct Stream {
     /// Offset of the oldest byte that is still in the buffer (bytes).
     oldest: u64,
-    /// Offset of the first byte that the host has not yet taken (bytes).
+    /// Offset of the first byte that the host has not yet received (bytes).
     next: u64,
-    /// Offset that the media reach at the time `base_ns` (bytes).
+    /// Offset that read-ahead reaches at the time `base_ns` (bytes).
     base: u64,
-    /// Time at which the media reach `base` (ns). This time may be in the future.
+    /// Time at which read-ahead reaches `base`, possibly in the future (ns).
     base_ns: u64,
     /// End of the data that waiting commands need (bytes).
     promised: u64,
-    /// The value T(`promised`) of the disk's geometry (ns).
+    /// Result of `Geometry::time_of(promised)` (ns).
     promised_t_ns: u64,
     /// Time of the last use (ns).
     used_ns: u64,
 }
 
-/// Maximum size of a merged cached write (bytes). If the model's `coalesce` is larger, `coalesce`
-/// is the maximum. The maximum never exceeds half of the buffer, because a larger merged write
+/// Maximum size of a write that is merged from cached writes (bytes), unless the model's `coalesce`
+/// is larger. A merged write is never larger than half of the buffer, because a larger write
 /// would keep commands waiting for too long.
 const MERGED_BYTES_MAX: u64 = 1 << 20;
 /// Number of revolutions after which a waiting command takes precedence over requests that need no
 /// seek. Without a limit, a sequential stream would keep the arm forever. Drives therefore age
 /// commands (Jacobson and Wilkes 1991; Worthington, Ganger and Patt 1994). Vendors do not publish
-/// the time. The assumed value is a few times the duration of a random request.
+/// their limits. This value is a few times the duration of a random request.
 const WAIT_REVOLUTIONS: u64 = 4;
 
 /// Media time by activity (ns).
@@ -87,8 +86,7 @@ pub(crate) struct MediaTimes {
     pub transfer_ns: u64,
     /// Time for cleaning bands of a shingled disk (ns).
     pub clean_ns: u64,
-    /// Part of the other times that was spent on cached writes and cleaning while no request waited
-    /// for that work (ns).
+    /// Part of these times spent on cached writes and cleaning while no request waited (ns).
     pub background_ns: u64,
 }
 
@@ -99,14 +97,14 @@ pub(crate) struct Disk {
     times: MediaTimes,
     write_cache: bool,
     phase_ns: u64,
-    /// Cylinder of the arm.
+    /// Cylinder at which the arm is.
     cylinder: u64,
     /// Offset (bytes) and time (ns) at which the last operation ended.
     rest: u64,
     rest_ns: u64,
     operation: Vec<MediaRequest>,
     queue: Vec<MediaRequest>,
-    /// The next operation, which SPTF chooses while the current operation runs.
+    /// The next operation, if SPTF (shortest positioning time first) has already chosen it.
     committed: Option<MediaRequest>,
     streams: Vec<Stream>,
     active: Option<usize>,
@@ -115,8 +113,8 @@ pub(crate) struct Disk {
     gap_debt_ns: u64,
     was_idle: bool,
     busy: bool,
-    /// Whether no request waits for the current operation. The operation then writes cached data
-    /// while the buffer has room, or cleans a band in a pause.
+    /// Whether the current operation is background work: it writes cached data while the buffer has
+    /// room, or cleans a band while the host is idle.
     is_background: bool,
     /// Whether the current operation is a command that had waited too long and was therefore served
     /// before a cached write.
@@ -200,7 +198,7 @@ impl Disk {
         !self.busy && self.queue.is_empty() && self.committed.is_none()
     }
 
-    /// Returns the offset in a stream that the media have reached at `now_ns` (bytes).
+    /// Returns the offset that read-ahead of a stream has reached at `now_ns` (bytes).
     fn reach(&self, stream: &Stream, active: bool, now_ns: u64) -> u64 {
         if !active || now_ns <= stream.base_ns {
             return stream.base;
@@ -264,8 +262,8 @@ impl Disk {
         Lookup::Miss(from)
     }
 
-    /// Frees the buffer space of a read whose data the host has taken. Returns true if read-ahead
-    /// had stopped at the prefetch limit and now resumes. Read-ahead resumes when the next byte
+    /// Frees the buffer space of a read whose data the host has received. Returns true if
+    /// read-ahead had stopped at the prefetch limit. Read-ahead then resumes when the next byte
     /// passes under the head.
     pub fn take(&mut self, from: u64, length: u64, now_ns: u64) -> bool {
         let end = from + length;
@@ -381,7 +379,8 @@ impl Disk {
         (self.rest, self.rest_ns) = (end, end_ns);
     }
 
-    /// Invalidates buffered data that a write replaces, and data that were read ahead beyond them.
+    /// Invalidates the buffered data that a write replaces, and all data that were read ahead after
+    /// the replaced data.
     fn forget(&mut self, from: u64, end: u64) {
         for stream in &mut self.streams {
             if from <= stream.next && end > stream.oldest {
@@ -393,7 +392,7 @@ impl Disk {
         }
     }
 
-    /// Returns the time until which read-ahead continues although requests wait (ns). Read-ahead
+    /// Returns the time at which read-ahead stops because requests wait (ns). Read-ahead
     /// always continues to the end of the data that commands need. If only cached writes wait and
     /// the buffer has room for more writes, read-ahead continues to the prefetch limit.
     pub fn streams_until(&self, now_ns: u64) -> Option<u64> {
@@ -436,7 +435,8 @@ impl Disk {
         self.operation.first().filter(|request| request.op == Op::Read)?.command
     }
 
-    /// Positions the arm. Returns the start and the end of the transfer (ns).
+    /// Computes the seek and the rotation of an operation. Returns the start and the end of the
+    /// transfer (ns).
     fn time(&mut self, op: Op, from: u64, end: u64, now_ns: u64) -> (u64, u64) {
         let geometry = &self.geometry;
         let length_ns = geometry.time_of(end) - geometry.time_of(from);
@@ -553,8 +553,8 @@ impl Disk {
                 self.queue.remove(index)
             }
         };
-        // A cached write yields to a late command only if no cached write yielded at the previous
-        // choice, so that a full buffer empties under any load.
+        // A cached write yields to a late command, but never twice in a row, so that a full buffer
+        // empties under any load.
         let is_cached = next.command.is_none();
         let yields = late && if is_cached { !self.has_yielded } else { self.is_here(&next) };
         self.has_yielded = yields && is_cached;
@@ -664,7 +664,7 @@ impl Disk {
         self.active = Some(index);
     }
 
-    /// Ends the current operation and returns the requests that it served.
+    /// Ends the current operation, and appends the requests that it served to `served`.
     pub fn finish(&mut self, served: &mut Vec<MediaRequest>) {
         self.busy = false;
         for request in self.operation.drain(..) {
@@ -721,7 +721,7 @@ mod tests {
             let turn_ns = disk.geometry.revolution_ns() + model.firmware_miss.ns();
             let took_ns = serve(&mut disk, Op::Read, from, track - from, 0);
             assert_eq!(took_ns <= turn_ns, zero_latency, "{took_ns} ns, a turn is {turn_ns}");
-            // The data after the request pass the head later than the end of the read.
+            // The following data cannot be read before they first pass under the head.
             let next_ns = serve(&mut disk, Op::Read, track, 512, took_ns);
             assert!(next_ns > disk.geometry.passes_at(track, 0, disk.phase_ns));
         }

@@ -1,9 +1,9 @@
 //! Drives a simulated system without an engine or a clock. The caller submits each request with its
 //! arrival time, and advances the virtual time.
 //!
-//! This is for simulations that follow a real clock. Virtual time moves only to events and
-//! arrivals. A request may therefore arrive at any time after the last event, even if the caller
-//! has already advanced beyond that time without finding an event.
+//! The driver is intended for callers that follow a real clock. [`Driver::advance`] sets the
+//! virtual time only to the times of events. A request may therefore arrive at any time after the
+//! last event, even if the caller has already advanced to a later time.
 
 use ioengine::{Caching, Op, Request};
 

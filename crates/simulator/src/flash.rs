@@ -1,10 +1,10 @@
 //! Simulates a flash device or a cloud volume: parallel units, a shared channel, a read cache, a
 //! write buffer, limits on throughput and requests per second, and burst credit.
 //!
-//! All parts are FIFO servers. The end of a request is therefore known when the request arrives,
-//! and a request needs only one event. In a device with a translation layer (`ftl`), the layer
-//! replaces the units, the drain of the write buffer and the channel. A write may then wait for
-//! space in the buffer.
+//! All parts are FIFO servers. The completion time of a request is therefore known when the request
+//! arrives, and a request needs only one event. If the device has a translation layer, the module
+//! `ftl` simulates the units, the channel and the write buffer instead. A write may then have to
+//! wait for space in the buffer.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,7 +33,7 @@ pub(crate) struct Flash {
     /// length as the last write.
     full: Server,
     ftl: Option<Box<Ftl>>,
-    /// Whether an event is scheduled for writes that wait for space in the buffer.
+    /// Whether an event is scheduled at which waiting writes may find space in the buffer.
     pub is_watched: bool,
     /// Writes that the buffer has just accepted: command, length (bytes), and end of the transfer
     /// (ns).
@@ -45,9 +45,9 @@ pub(crate) struct Flash {
 pub(crate) struct FlashTimes {
     /// Busy time of the units, summed over all units (ns).
     pub units_ns: u64,
-    /// Busy time of the channel for reads, and for writes (ns).
+    /// Busy times of the read channel and of the write channel (ns).
     pub channel_ns: [u64; 2],
-    /// Time for which the limit on requests per second delayed requests (ns).
+    /// Time for which requests occupied the limit on requests per second (ns).
     pub paced_ns: u64,
     /// Time for which the write buffer was full (ns).
     pub full_ns: u64,
@@ -98,8 +98,8 @@ impl Credit {
     }
 }
 
-/// Cache lines in LRU order. The reference device in `ioengine::truth` intentionally has a separate
-/// copy of this code, because the simulator and the reference device check each other.
+/// A read cache with LRU replacement. The reference device in `ioengine::truth` intentionally has a
+/// separate copy of this code, because the simulator and the reference device check each other.
 #[derive(Default)]
 struct Lru {
     most: u64,
@@ -133,7 +133,7 @@ impl Lru {
 }
 
 impl Flash {
-    /// Creates an idle device, which is one of the system's `devices` devices.
+    /// Creates an idle device of a system with `devices` devices.
     pub fn new(model: &FlashModel, devices: u32) -> Flash {
         let ftl = model.translation.as_ref();
         let ftl = ftl.map(|translation| Box::new(Ftl::new(model, translation, devices)));
@@ -160,14 +160,14 @@ impl Flash {
         self.model.capacity.bytes()
     }
 
-    /// Returns the maximum delay of a completion by completion coalescing (ns).
+    /// Returns the maximum time for which completion coalescing delays a completion (ns).
     pub fn coalesce_ns(&self) -> u64 {
         self.model.coalesce.ns()
     }
 
-    /// Returns when a command that arrives now completes (ns). None for a write that waits for
-    /// space in the buffer of a device with a translation layer. `step` later returns the
-    /// completion of such a write.
+    /// Returns the completion time of a command that arrives now (ns). Returns None if the device
+    /// has a translation layer and the command is a write that must wait for space in the buffer.
+    /// `step` later returns the completion time of this write.
     #[inline]
     pub fn admit(&mut self, now_ns: u64, command: u32, op: Op, place: (u64, u64)) -> Option<u64> {
         if self.ftl.is_some() {
@@ -176,7 +176,8 @@ impl Flash {
         Some(self.serve(now_ns, op, place.0, place.1))
     }
 
-    /// Returns when a request that arrives now passes the limits on requests per second (ns).
+    /// Applies the limits on requests per second. Returns when a request that arrives now may start
+    /// (ns).
     fn pace(&mut self, now_ns: u64, length: u64) -> u64 {
         let count = self.model.counts_as(length);
         let mut start_ns = now_ns;
@@ -232,8 +233,8 @@ impl Flash {
         }
     }
 
-    /// Returns when a request that arrives now completes (ns), for a device without a translation
-    /// layer.
+    /// Returns the completion time of a request that arrives now at a device without a translation
+    /// layer (ns).
     fn serve(&mut self, now_ns: u64, op: Op, from: u64, length: u64) -> u64 {
         let model = &self.model;
         let fixed_ns = if op == Op::Read { model.fixed_read } else { model.fixed_write }.ns();
@@ -397,7 +398,8 @@ mod tests {
     fn bursts_of_cloud_volumes_last_as_long_as_their_documentation_says() {
         // A gp2 volume of 100 GiB has 5.4 million credits and earns 300 credits per second. At
         // 3,000 requests per second, the credits last for 2,000 s. The test uses one request per
-        // second less, because the limit is exact to the nanosecond.
+        // second less, because the limit of 3,000 is rounded to whole nanoseconds and would itself
+        // cause delays.
         let gp2_s = burst_s("ebs-gp2-100g", 2999);
         assert!((gp2_s / 2000.0 - 1.0).abs() < 1e-3, "{gp2_s}");
         // Azure documents 30 minutes at the highest burst rate.

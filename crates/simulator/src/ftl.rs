@@ -1,17 +1,16 @@
-//! Simulates a flash device with a translation layer. The module `translation` contains the map
-//! and the garbage collection, and `nand` contains the dies and channels.
+//! Simulates a flash device with a translation layer. The module `translation` contains the map and
+//! the garbage collection, and `nand` contains the dies and channels.
 //!
 //! A write completes when it is in the write buffer. If the buffer has no space, the write waits.
-//! Programs are distributed over the dies in turn. The garbage-collection operations for a victim
-//! block are spread evenly over the writes until the next victim. The dies therefore get an even
-//! mix of operations, as with firmware that collects blocks of all dies at the same time. Erases
-//! are spread in the same way.
+//! Program operations are assigned to the dies in turn. The moves and erases of garbage collection
+//! are spread evenly over the following writes. The dies therefore get an even mix of operations,
+//! as with firmware that collects blocks of all dies at the same time.
 //!
-//! The maps of large devices are sampled: a hash chooses one unit of each group of neighbouring
-//! units, and only this unit is mapped. The mapped units get the same load as all units, with fewer
-//! requests. The share of valid units and the write amplification are therefore the same as for the
-//! whole device, and each move of a mapped unit counts once for each unit of the group. A sampled
-//! map has fewer and smaller blocks, but the same over-provisioning.
+//! The maps of large devices contain only a sample of the units: a hash chooses one unit of each
+//! group of neighbouring units. The sample gets the same access pattern as the whole device, with
+//! fewer requests. The share of valid units and the write amplification are therefore the same.
+//! Each move of a mapped unit counts as a move of all units of the group. A sampled map has fewer
+//! and smaller blocks, but the same over-provisioning.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,8 +28,8 @@ const SLOTS_ALL: u64 = 1 << 24;
 const SLOTS_MAX: u64 = 1 << 19;
 /// Minimum number of slots in the map of one device, for systems with many devices.
 const SLOTS_MIN: u64 = 1 << 13;
-/// Number of times that the whole device is overwritten in random order, after which garbage
-/// collection is in the steady state.
+/// Number of times that the whole device is overwritten in random order, to bring garbage
+/// collection into the steady state.
 const OVERWRITES: u64 = 4;
 /// Random seed of the maps, and of the overwrites that bring garbage collection into the steady
 /// state.
@@ -61,7 +60,7 @@ pub struct FlashWrites {
 }
 
 impl FlashWrites {
-    /// Returns the sums of the corresponding counts, for example of two devices.
+    /// Returns the sums of the counts of two devices.
     #[must_use]
     pub fn plus(&self, other: &FlashWrites) -> FlashWrites {
         self.with(other, |a, b| a + b)
@@ -98,8 +97,8 @@ impl Sampling {
         self.units as f64 / self.mapped as f64
     }
 
-    /// Returns the number of the group that contains a unit. The mapped unit of this group has the
-    /// same number in the map.
+    /// Returns the number of the group that contains a unit. In the map, the mapped unit of the
+    /// group has this number.
     #[inline]
     fn group(self, unit: u64) -> u64 {
         if self.units == self.mapped { unit } else { unit * self.mapped / self.units }
@@ -111,8 +110,8 @@ impl Sampling {
         if self.units == self.mapped { group } else { (group * self.units).div_ceil(self.mapped) }
     }
 
-    /// Returns the mapped unit of a group. The choice is random, so loads with any stride access
-    /// mapped units as often as other units.
+    /// Returns the mapped unit of a group. The choice is pseudo-random, so that a strided load
+    /// accesses mapped units as often as other units.
     #[inline]
     fn chosen(self, group: u64) -> u64 {
         let first = self.first(group);
@@ -163,7 +162,7 @@ pub(crate) struct Ftl {
     unit_bytes: u64,
     page_units: u64,
     program_units: u64,
-    /// Number of erases of single dies per block of the map.
+    /// Number of erase blocks of the device per block of the map.
     erases_per_block: f64,
     times: OpTimes,
     slc_full: SlcFull,
@@ -174,10 +173,10 @@ pub(crate) struct Ftl {
     buffered: u64,
     /// Writes that wait for space in the write buffer.
     waiting: VecDeque<Waiting>,
-    /// Number of written units that do not yet fill a program, for the blocks and for the SLC
-    /// cache.
+    /// Number of units that wait until there are enough for a program operation, for the blocks and
+    /// for the SLC cache.
     open_units: [u64; 2],
-    /// Number of units from the SLC cache that do not yet fill a program.
+    /// Number of units from the SLC cache that wait until there are enough for a program operation.
     open_folded: f64,
     /// Number of mapped units that must be moved out of the SLC cache.
     fold_due: f64,
@@ -207,7 +206,7 @@ struct OpTimes {
     program: u64,
     slc_program: u64,
     erase: u64,
-    /// Time for transferring the data of a program over a channel.
+    /// Time for transferring the data of a program operation over a channel.
     transfer: u64,
     slc_transfer: u64,
     /// Time for transferring a unit over a channel.
@@ -215,7 +214,7 @@ struct OpTimes {
 }
 
 impl Ftl {
-    /// Creates a device in the initial state, which is one of the system's `devices` devices.
+    /// Creates a device in the initial state, for a system with `devices` devices.
     pub fn new(model: &FlashModel, translation: &TranslationModel, devices: u32) -> Ftl {
         let sampling_and_size = size_of(model, translation, devices);
         let (sampling, size) = sampling_and_size;
@@ -335,8 +334,8 @@ impl Ftl {
     }
 
     /// Accepts waiting writes while there is space. For each accepted write, adds the command, the
-    /// length, and the end of the transfer over the link (ns) to `done`. `link_ns` returns the
-    /// duration of such a transfer for a length.
+    /// length, and the end of the transfer over the link (ns) to `done`. `link_ns` returns the time
+    /// to transfer a given number of bytes (ns).
     pub fn step(
         &mut self,
         now_ns: u64,
@@ -371,14 +370,14 @@ impl Ftl {
             if at_ns >= now_ns {
                 return;
             }
-            // Only one program per die is moved at a time, because requests may arrive.
+            // Each step moves only one program operation per die, because requests may arrive.
             let programs = u64::from(self.nand.dies()) * self.program_units;
             self.fold(at_ns, programs as f64);
             self.nand.advance(now_ns);
         }
     }
 
-    /// Accepts a write into the buffer, and queues all programs that now have enough data.
+    /// Accepts a write into the buffer, and queues each program operation whose data are complete.
     fn accept(&mut self, at_ns: u64, from: u64, length: u64) {
         let first = from / self.unit_bytes;
         let units = (from + length).div_ceil(self.unit_bytes) - first;
@@ -410,7 +409,7 @@ impl Ftl {
             self.fold(at_ns, 1.0);
         }
         let has_room = self.map.cached() < cache_slots;
-        // A cache that folds when it is full accepts every write.
+        // With `SlcFull::Fold`, the cache makes room for every write.
         let to_cache = has_room || self.slc_full == SlcFull::Fold;
         let group = self.sampling.group(unit);
         if self.sampling.chosen(group) == unit {
@@ -423,7 +422,7 @@ impl Ftl {
         self.program(at_ns, to_cache, 1);
     }
 
-    /// Adds written units, and queues a program whenever there are enough units to fill it.
+    /// Adds written units, and queues a program operation whenever there are enough units for one.
     fn program(&mut self, ready_ns: u64, to_cache: bool, units: u64) {
         let OpTimes { program, slc_program, transfer, slc_transfer, .. } = self.times;
         let (each, step_ns, transfer_ns) = if to_cache {
@@ -478,7 +477,7 @@ impl Ftl {
         }
     }
 
-    /// Spreads the moves and erases that the map has performed over the next writes.
+    /// Spreads the moves and erases in `done` over the next writes.
     fn owe(&mut self, done: MapCounts) {
         if done.erased == 0 {
             return;
@@ -521,7 +520,7 @@ impl Ftl {
         }
     }
 
-    /// Returns a program of data that are moved within the flash.
+    /// Returns the program operation for data that are moved within the flash.
     fn plain_program(&self, phase: Phase) -> Op {
         let OpTimes { program, transfer, .. } = self.times;
         Op { phase, ready_ns: 0, transfer_ns: transfer, step_ns: program, steps: 1, frees: 0 }
@@ -565,8 +564,7 @@ impl Ftl {
 pub(crate) struct FtlReading {
     /// Busy time of the dies in each phase (ns).
     pub phases_ns: [u64; 5],
-    /// Part of the busy time of the dies, without reads of the host, during which no write waited
-    /// (ns).
+    /// Busy time of the dies while no write waited, without reads of the host (ns).
     pub background_ns: u64,
     /// Busy time, summed over all channels (ns).
     pub channels_ns: u64,
@@ -589,8 +587,8 @@ fn size_of(
     let block_units = translation.block.bytes() / translation.map_unit.bytes() * dies;
     let all = (units as f64 * spare) as u64;
     let slots = all.min(most);
-    // The map has as many blocks as slots per block, or up to twice as many, but not more blocks
-    // than the device.
+    // The map has one to four times as many blocks as slots per block, but not more blocks than the
+    // device.
     let per_block = (1 << (slots.ilog2() / 2)).max(slots / (all / block_units).max(1));
     let per_block = per_block.min(block_units);
     let blocks = slots / per_block;

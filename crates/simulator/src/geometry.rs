@@ -1,8 +1,8 @@
 //! Computes the position of a byte on a zoned disk, and when the byte passes under the head.
 //!
 //! T(x) is the time to stream from byte 0 to byte x without missing a revolution, including track
-//! and cylinder skew. The angle of x is T(x) modulo the revolution time. All media times follow
-//! from T and the inverse of T, so sectors need no events.
+//! and cylinder skew. The angle of x is T(x) modulo the revolution time. All media times are
+//! computed from T and the inverse of T, so the simulation needs no event for each sector.
 
 use crate::models::SECTOR_BYTES;
 use crate::system::{DiskModel, SeekCurve};
@@ -32,8 +32,8 @@ pub struct Geometry {
 }
 
 impl Geometry {
-    /// Creates the geometry of a disk. The nominal revolution time is multiplied by
-    /// `spindle_share`.
+    /// Creates the geometry of a disk. `spindle_share` is the ratio of the revolution time to its
+    /// nominal value.
     pub fn new(model: &DiskModel, spindle_share: f64) -> Geometry {
         let revolution_ns = (60e9 / model.rotation.0 * spindle_share).round() as u64;
         let heads = u64::from(model.heads.count()).max(1);
@@ -149,9 +149,9 @@ impl Geometry {
         ready_ns + if angle >= now { angle - now } else { angle + revolution - now }
     }
 
-    /// Returns the highest rate of the zone that contains a byte and of all later zones (bytes per
-    /// second). If `long` is true, the rates include skews. Otherwise they are the rates within one
-    /// track.
+    /// Returns the highest rate of all zones from the zone of byte `at` to the end (bytes per
+    /// second). If `long` is true, the rates include skews. Otherwise, they are the rates within
+    /// one track.
     pub fn best_rate_from(&self, at: u64, long: bool) -> f64 {
         let rate = |zone: &Zone| {
             if long {
@@ -165,14 +165,14 @@ impl Geometry {
         after.map(rate).fold(0.0, f64::max) * 1e9
     }
 
-    /// Returns the track size of each zone, starting with the zone of a byte (bytes).
+    /// Returns the track sizes of all zones from the zone of byte `at` to the end (bytes).
     pub fn tracks_from(&self, at: u64) -> impl Iterator<Item = u64> {
         let first = self.zone_of(|zone| zone.first_byte <= at).first_byte;
         self.zones.iter().filter(move |zone| zone.first_byte >= first).map(|zone| zone.track_bytes)
     }
 
-    /// Returns an upper limit for the time that a transfer saves, compared with the sustained rate
-    /// of the zone, because it crosses fewer skews than average (ns).
+    /// Returns the maximum time by which a transfer can be shorter than at the sustained rate,
+    /// because it crosses fewer skews than average (ns).
     pub fn skew_ns(&self) -> u64 {
         let most = |zone: &Zone| {
             let track_skew = zone.track_ns - self.revolution_ns;

@@ -1,10 +1,11 @@
 //! Simulates hosts, links, buses and devices, and the path of requests through them.
 //!
-//! One loop takes the next event and calls the part that handles the event. FIFO servers compute a
-//! request's completion time on arrival, so a request to one disk takes about six events. `wire`
-//! moves commands and data between adapter and device. `pages` holds the pages in a host's memory,
-//! `filecache` models the path through a cache, `pagecache` models the path through the page cache
-//! of Linux, and `remote` models the path over a network.
+//! One loop takes the next event and calls the function that handles the event. FIFO servers
+//! compute the completion time of a request when the request arrives, so a request to one disk
+//! takes about six events. `wire` moves commands and data between adapter and device. `pages` holds
+//! the pages in a host's memory. `filecache` models the caches of file systems and RAID
+//! controllers, `pagecache` models the page cache of Linux, and `remote` models the path over a
+//! network.
 
 mod slab;
 mod pages;
@@ -41,7 +42,7 @@ pub(crate) enum Event {
     BusFree(u32),
     /// A device's controller has decoded a command.
     Processed(u32),
-    /// The data of a read will be complete by the time the bus has moved them.
+    /// The data transfer of a command may start.
     DataReady(u32),
     /// The media have finished an operation.
     MediaFree(u32),
@@ -59,9 +60,9 @@ pub(crate) enum Event {
     LazyWriter(u32),
     /// The pause between two writes of the lazy writer is over.
     WriterPauseOver(u32),
-    /// The delay of the read-ahead bug is over for the first queued request of a file.
+    /// A file's first queued request continues after the delay of the NT4 read-ahead bug.
     CacheResume(u32),
-    /// A RAID controller has finished its share of a request.
+    /// A RAID controller has finished its work for a request.
     Stored(u32),
     /// A network message has arrived, or the file server has finished a step.
     Remote(u32),
@@ -71,7 +72,7 @@ pub(crate) enum Event {
     Page(PageEvent),
 }
 
-/// An event of the page cache.
+/// An event of the page cache of Linux.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PageEvent {
     /// A part of a request's data has been copied.
@@ -82,13 +83,13 @@ pub(crate) enum PageEvent {
     Look(u32),
     /// The periodic commit of a host's journal is due.
     Commit(u32),
-    /// The devices may have emptied their caches. A job waits for this.
+    /// A job checks again whether the devices have emptied their caches.
     Flush(u32),
-    /// The devices may have emptied their caches. A journal commit of a host waits for this.
+    /// The journal commit of a host checks again whether the devices have emptied their caches.
     CommitFlush(u32),
 }
 
-/// The originator of a transfer.
+/// The component that started a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
     /// A program.
@@ -98,7 +99,7 @@ pub(crate) enum Origin {
         /// Slot of the request in the engine.
         slot: u32,
     },
-    /// The cache, for a read, for read-ahead, or to fill a page before a partial write.
+    /// A cache, which fetches data for a read, for read-ahead, or for a partial write of a page.
     CacheFetch,
     /// The lazy writer.
     WriteBehind,
@@ -131,12 +132,11 @@ pub(crate) struct Io {
     /// Whether the second stage is sent twice, first with zeros and then with data.
     pub zeroes: bool,
     pub stage: u8,
-    /// Number of copied bytes (page cache of Linux), or of units found in the cache (file cache).
+    /// Number of bytes copied (page cache of Linux), or of units found in the cache (other caches).
     pub progress: u64,
 }
 
 impl Io {
-    /// Creates a transfer that starts at `now_ns`.
     #[inline]
     fn new(origin: Origin, op: Op, (file, offset, length): (u32, u64, u64), now_ns: u64) -> Io {
         let (left, then, zeroes, stage) = (0, Vec::new(), false, 0);
@@ -155,7 +155,7 @@ pub(crate) struct Command {
     pub op: Op,
     /// Whether the device answers without disconnecting from the bus.
     pub inline: bool,
-    /// Whether the command had to wait for the media or in the host.
+    /// Whether the command had to wait in the host or for the media.
     pub waited: bool,
     pub begun_ns: u64,
 }
@@ -174,8 +174,8 @@ impl Host {
         Host { cpus, charged_ns: 0, uncharged_ns: 0 }
     }
 
-    /// Runs `ns` of work at `ready_ns` or later, on the CPU that is free first. Returns the time of
-    /// the end (ns).
+    /// Runs `ns` of work at `ready_ns` or later, on the CPU that is free first. Returns the end
+    /// time (ns).
     #[inline]
     pub fn work(&mut self, ready_ns: u64, ns: u64) -> u64 {
         let mut first = 0;
@@ -199,7 +199,6 @@ impl Host {
         self.cpus.iter().map(|cpu| cpu.busy_ns(now_ns)).sum()
     }
 
-    /// Returns the number of CPUs.
     pub fn cpus(&self) -> u32 {
         self.cpus.len() as u32
     }
@@ -217,7 +216,7 @@ pub(crate) struct Link {
 pub(crate) struct Issuer {
     pub file: u32,
     pub ready: Vec<Completion>,
-    /// CPU work of the thread.
+    /// Server that runs the CPU work of the thread in order.
     pub thread: Server,
 }
 
@@ -230,7 +229,7 @@ pub(crate) struct File {
     linux: Option<Box<pagecache::CachedFile>>,
     /// Whether writes reach the media before they complete.
     pub through: bool,
-    /// Offset at which a sequential request would start.
+    /// Offset at which the last request ended (bytes). A sequential request starts there.
     next: u64,
     /// 1 while a write that grows the file is in progress. Such writes run one at a time.
     pub growing: Gauge,
@@ -241,7 +240,6 @@ pub(crate) struct File {
 }
 
 impl File {
-    /// Creates a newly opened file.
     fn new(volume: Volume, host: u32, cache: Option<FileCache>, through: bool) -> File {
         let grow_queue = std::collections::VecDeque::new();
         let (next, growing, is_rebuilding, rebuilt) = (0, Gauge::default(), false, 0);
@@ -288,7 +286,7 @@ pub(crate) struct Machine {
     pub events: EventQueue<Event>,
     pub system: System,
     pub hosts: Vec<Host>,
-    /// All copies of each link of the system.
+    /// The instances of each link: one per system, bus or host.
     pub links: Vec<Vec<Link>>,
     pub buses: Vec<Bus>,
     pub devices: Vec<Device>,
@@ -316,7 +314,7 @@ pub(crate) struct Machine {
 }
 
 impl Machine {
-    /// Creates the idle machine of a system. The seed sets the rotational positions of the disks.
+    /// Creates an idle machine. The seed sets the rotational position and the speed of each disk.
     pub fn new(system: &System, seed: u64) -> Machine {
         let mut random = Stream::new(seed);
         let setup = &system.setup;
@@ -382,7 +380,7 @@ impl Machine {
             Some(model) => FileCache::of_controller(model, &system.setup),
             None => None,
         };
-        // With a network, one server owns the devices, and the programs run on another host.
+        // With a network, host 0 is the server, and the programs run on the client.
         let host = if self.remote.is_some() { 0 } else { host };
         self.files.push(File { linux, ..File::new(volume, host, cache, through) });
         self.files.len() as u32 - 1
@@ -434,9 +432,9 @@ impl Machine {
         if op == Op::Read { host.direct_read } else { host.direct_write }
     }
 
-    /// Runs CPU work of a thread, starting now. Returns the time of the end (ns). `whole_ns` is the
-    /// CPU time of the whole request, which is recorded on the first call for a request, partly as
-    /// uncharged. On the second call it is 0.
+    /// Runs `ns` of CPU work in an engine's thread, starting now. Returns the end time (ns).
+    /// `whole_ns` is the CPU time of the whole request, which is recorded as charged or uncharged.
+    /// In the second call for a request, `whole_ns` is 0.
     fn work_for(&mut self, engine: u32, cost: Cost, ns: u64, whole_ns: u64) -> u64 {
         let issuer = &mut self.issuers[engine as usize];
         let host = &mut self.hosts[self.files[issuer.file as usize].host as usize];
@@ -449,7 +447,7 @@ impl Machine {
         end_ns
     }
 
-    /// Runs CPU work that is not charged to a process. Returns the time of the end (ns).
+    /// Runs CPU work that is not charged to a process. Returns the end time (ns).
     fn run_system_work(&mut self, file: u32, ns: u64) -> u64 {
         let now_ns = self.now_ns();
         let host = &mut self.hosts[self.files[file as usize].host as usize];
@@ -542,7 +540,7 @@ impl Machine {
         self.scratch = pieces;
         let freeing = self.system.host.cache.write_behind_cpu;
         if let (Origin::WriteBehind, Some(freeing)) = (self.ios[io].origin, freeing) {
-            // The system frees the pages while the devices write.
+            // While the devices write, the system frees the pages of the cache.
             self.run_system_work(file, freeing.ns_for(length));
         }
     }
@@ -649,7 +647,7 @@ impl Machine {
         self.ios.release(io);
     }
 
-    /// Starts the rebuild of every volume that is not being rebuilt. Files may share a volume.
+    /// Starts one rebuild of each volume that is not being rebuilt, even if files share the volume.
     fn begin_rebuilds(&mut self) {
         let now_ns = self.now_ns();
         for file in 0..self.files.len() {
@@ -663,8 +661,8 @@ impl Machine {
     }
 
     /// Rebuilds the next extent of the volume: reads from the remaining devices and writes to the
-    /// spare. One extent is in progress while a program has requests in flight. The rebuild starts
-    /// again at the end of the device, so it never completes.
+    /// spare. The rebuild pauses while no program has requests in flight. At the end of the device,
+    /// it starts again, so it never completes.
     fn rebuild(&mut self, file: u32) {
         let entry = &mut self.files[file as usize];
         entry.is_rebuilding = self.count.inside > 0;
@@ -687,7 +685,7 @@ impl Machine {
     }
 }
 
-/// Creates the links: one per system, per bus or per host.
+/// Creates the instances of each link: one per system, bus or host.
 fn links_of(system: &System) -> Vec<Vec<Link>> {
     let copies = |model: &LinkModel| match model.per {
         LinkPer::System => 1,

@@ -37,11 +37,11 @@ pub struct HostModel {
     pub buffered_read: Cost,
     /// CPU cost of a buffered write, including the copy and excluding the lazy writer.
     pub buffered_write: Cost,
-    /// CPU time of each piece of a split request after the first, and of each transfer of the
-    /// cache.
+    /// CPU time of each piece, except the first, of a split request. Also the CPU time of each
+    /// transfer between the cache and the devices.
     pub piece: Time,
-    /// CPU time of each piece after the first if a software volume splits a request. None if this
-    /// time equals `piece`.
+    /// CPU time of each piece, except the first, of a request that a software volume splits. None
+    /// if `piece` applies to such requests.
     pub volume_piece: Option<Time>,
     /// Additional CPU time of a request that is not sequential.
     pub random: Time,
@@ -49,9 +49,11 @@ pub struct HostModel {
     pub parity: PerByte,
     /// The file-system cache.
     pub cache: CacheModel,
-    /// Maximum rate at which a file that is in memory is read.
+    /// Maximum rate of reads of a file that is in memory. A measured fact about the system. The
+    /// simulation computes the rate from the CPU time of buffered reads instead.
     pub memory_read: Rate,
-    /// Maximum rate at which a file that stays in memory is written.
+    /// Maximum rate of writes to a file that stays in memory. A measured fact about the system. The
+    /// simulation computes the rate from the CPU time of buffered writes instead.
     pub memory_write: Rate,
 }
 
@@ -89,8 +91,8 @@ pub struct CacheModel {
     pub write_behind: Size,
     /// Pause of the lazy writer between two writes.
     pub write_behind_gap: Time,
-    /// CPU time of the system per byte that the lazy writer writes. No process is charged for this
-    /// time. None if the lazy writer needs no CPU time.
+    /// System CPU time per byte that the lazy writer writes. No process is charged for this time.
+    /// None if the lazy writer needs no CPU time.
     pub write_behind_cpu: Option<PerByte>,
     /// Number of dirty bytes at which writers block.
     pub dirty_limit: Size,
@@ -99,19 +101,20 @@ pub struct CacheModel {
     /// Interval at which the lazy writer scans for scattered dirty data. Each scan writes an eighth
     /// of these data. None if the lazy writer writes scattered data as soon as it can.
     pub scan: Option<Time>,
-    /// Minimum size of the requests that defeat read-ahead, a performance bug of NT4 SP3 (0: no
-    /// bug).
+    /// Minimum size of a read that defeats read-ahead, which is a performance bug of Windows NT 4
+    /// SP3 (0: no bug).
     pub read_ahead_bug_from: Size,
-    /// Additional time of each request that defeats read-ahead.
+    /// Additional time of each read that defeats read-ahead.
     pub read_ahead_bug: Time,
     /// Size of an aligned frame of the file. A random write that is smaller than a frame first
     /// reads the frame around it (0: no such reads).
     pub write_frame: Size,
-    /// CPU time of a random request to map another range of the file into the cache.
+    /// CPU time that a random request needs to map another range of the file into the cache.
     pub random_view: Time,
     /// CPU time that the file system needs each time it extends a file.
     pub extend: Time,
-    /// Additional cost of copies that do not fit into the processor's cache. None if there is none.
+    /// Additional cost of copies that do not fit into the processor's cache. None if there is no
+    /// such cost.
     pub large_copy: Option<LargeCopyModel>,
     /// Rules of the Linux page cache, which replace all values above except `page`, `size` and
     /// `dirty_limit`. With these rules, the dirty limit applies to all files of a host together.
@@ -148,8 +151,8 @@ pub struct LargeCopyModel {
 pub struct LinuxCacheModel {
     /// Maximum size of the read-ahead window (`read_ahead_kb` of the device; 0: no read-ahead).
     pub read_ahead_max: Size,
-    /// Maximum size of a folio, the unit in which the file system keeps pages together (one page:
-    /// no large folios).
+    /// Maximum size of a folio, the unit in which the page cache keeps adjacent pages together. If
+    /// this is one page, there are no large folios.
     pub folio_max: Size,
     /// Number of dirty bytes of a host above which the flusher writes
     /// (`vm.dirty_background_ratio`).
@@ -164,20 +167,22 @@ pub struct LinuxCacheModel {
     pub commit_interval: Time,
     /// Number of bytes that a commit writes to the journal before the commit record.
     pub journal_write: Size,
-    /// Length of an interval in which the timestamps of a file change at most once.
+    /// Resolution of the timestamps of files. The timestamps of a file change at most once in this
+    /// time.
     pub timestamp_tick: Time,
     /// Time to flush a device whose buffers are empty. If the buffers are not empty, the time to
     /// empty them is added.
     pub flush: Time,
 }
 
-/// A serial link with a fixed time per transfer and a rate per direction.
+/// A link that makes one transfer at a time, with a fixed time per transfer and a rate per
+/// direction.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LinkModel {
     /// Name of the link.
     pub name: String,
-    /// Number of copies of the link: one, one per bus or one per host.
+    /// Number of links of this kind: one, one per bus, or one per host.
     pub per: LinkPer,
     /// Fixed time per transfer.
     pub fixed: Time,
@@ -190,7 +195,7 @@ pub struct LinkModel {
 }
 
 choice!(
-    /// How many copies of a link exist.
+    /// How many links of a kind exist.
     LinkPer {
         /// One link for the whole system.
         System,
@@ -207,21 +212,21 @@ choice!(
 pub struct BusModel {
     /// Name of the bus.
     pub name: String,
-    /// Time of arbitration.
+    /// Time of the arbitration.
     pub arbitrate: Time,
     /// Time to select the device.
     pub select: Time,
-    /// Time of the identify and tag messages.
+    /// Time to send the identify and tag messages.
     pub message_out: Time,
     /// Time to send the command bytes.
     pub command: Time,
-    /// Time of the device's messages in a tenure without disconnection.
+    /// Time of the device's messages if the device does not disconnect.
     pub message_in: Time,
     /// Time of the additional messages if the device disconnects and reconnects.
     pub disconnect: Time,
-    /// Time in which the device reselects the host.
+    /// Time that the device takes to reselect the host.
     pub reselect: Time,
-    /// Time of the status byte.
+    /// Time to send the status byte.
     pub status: Time,
     /// Data rate towards the host.
     pub read: Rate,
@@ -242,7 +247,7 @@ pub enum DriveModel {
 }
 
 impl DriveModel {
-    /// Checks whether the device is a disk with overlapping tracks.
+    /// Checks whether the device is a disk with overlapping tracks (SMR).
     pub(crate) fn is_shingled(&self) -> bool {
         matches!(self, DriveModel::Disk(disk) if disk.shingled.is_some())
     }
@@ -269,7 +274,8 @@ pub struct DiskModel {
     pub spindle_spread: Number,
     /// Number of recording surfaces.
     pub heads: Number,
-    /// Zones of the disk, outermost zone first: number of cylinders, and sectors per track.
+    /// Zones of the disk, outermost zone first. Each zone is given by its number of cylinders and
+    /// the number of sectors per track.
     pub zones: Vec<[u64; 2]>,
     /// Source of the values in `zones`.
     pub zones_source: String,
@@ -279,7 +285,7 @@ pub struct DiskModel {
     pub track_skew: Number,
     /// Rotation from the end of a cylinder to the start of the next cylinder (revolutions).
     pub cylinder_skew: Number,
-    /// Curve of the seek time by distance.
+    /// Seek time as a function of the distance.
     pub seek: SeekCurve,
     /// Time to settle before a write, in addition to the seek.
     pub write_settle: Time,
@@ -295,7 +301,8 @@ pub struct DiskModel {
     pub queued_read_below: Size,
     /// Additional firmware time of a write while other commands are queued.
     pub firmware_queued_write: Time,
-    /// Additional firmware time of a read that repeats data that are still in the buffer.
+    /// Additional firmware time of a read of data that were read before and are still in the
+    /// buffer.
     pub firmware_again: Time,
     /// Minimum time of a read from the buffer.
     pub read_floor: Time,
@@ -303,29 +310,33 @@ pub struct DiskModel {
     pub write_floor: Time,
     /// Minimum time between the disconnection and the reconnection of a device.
     pub disconnect_delay: Time,
-    /// Whether the disk answers a single read without disconnecting if the data are in the buffer.
+    /// Whether the disk answers a single outstanding read without disconnecting if the data are in
+    /// the buffer.
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline: bool,
-    /// Whether the disk also answers without disconnecting while other commands are queued, if the
-    /// data of the read are ready.
+    /// Whether the disk also answers a read without disconnecting while other commands are queued.
+    /// The data of the read must be ready.
     #[serde(deserialize_with = "switch_text")]
     pub answers_inline_queued: bool,
     /// Maximum time that a read may wait for the media without disconnecting. If the wait is
     /// longer, the disk disconnects before it answers.
     pub inline_wait: Time,
-    /// Time for which the firmware does not respond after an inline read that waited for the media.
+    /// Time for which the firmware does not respond after a read that waited for the media without
+    /// disconnecting.
     pub housekeeping: Time,
-    /// Whether a cached write keeps the bus from its command to its status.
+    /// Whether the disk keeps the bus for a cached write, from the command to the status.
     #[serde(deserialize_with = "switch_text")]
     pub writes_inline: bool,
-    /// Whether the disk disconnects after the command of a write and reconnects before the data, if
-    /// the write does not keep the bus.
+    /// Whether the disk disconnects after the command of a write and reconnects before the data.
+    /// This applies only to writes for which the disk does not keep the bus. False if the key is
+    /// missing.
     #[serde(default, deserialize_with = "switch_text")]
     pub writes_reconnect: bool,
-    /// Time that the controller takes to start the arm after a pause, when read-ahead resumes. The
-    /// controller starts the arm once no command is left, and decodes no command meanwhile.
+    /// Time that the controller takes to start the arm again when read-ahead resumes after a pause.
+    /// The controller does this once no command is outstanding, and decodes no command during this
+    /// time.
     pub start_read: Time,
-    /// Time that the controller takes to start a cached write.
+    /// Time that the controller takes to start writing cached data to the media.
     pub start_write: Time,
     /// Number of sequential streams that the buffer can follow.
     pub segments: Number,
@@ -335,17 +346,17 @@ pub struct DiskModel {
     pub retained: Size,
     /// Size of the buffer for cached writes, if the write cache is enabled (WCE).
     pub write_buffer: Size,
-    /// Number of cached writes, oldest first, that the scheduler considers.
+    /// Number of cached writes, oldest first, that the scheduler considers for the next write.
     pub write_entries: Number,
-    /// Additional media time per cached write.
+    /// Additional media time of each cached write that continues the previous write.
     pub write_gap: Time,
-    /// Maximum size of a write that is merged from adjacent writes.
+    /// Maximum size of a write into which the disk merges adjacent cached writes.
     pub coalesce: Size,
-    /// Whether a write may start at the first of its sectors that passes the head.
+    /// Whether a write may start at whichever of its sectors passes the head first.
     #[serde(deserialize_with = "switch_text")]
     pub zero_latency_write: bool,
-    /// Whether a read within one track may also start at the first of its sectors that passes the
-    /// head. False if the key is missing.
+    /// Whether a read within one track may also start at whichever of its sectors passes the head
+    /// first. False if the key is missing.
     #[serde(default, deserialize_with = "switch_text")]
     pub zero_latency_read: bool,
     /// Order in which the disk serves its queue.
@@ -353,7 +364,7 @@ pub struct DiskModel {
     /// Maximum number of commands that the disk accepts at once. Further commands wait in the host.
     /// None if there is no limit.
     pub queue: Option<Number>,
-    /// Overlapping tracks behind a media cache. None if data are written in place.
+    /// Parameters of a disk with overlapping tracks (SMR). None if data are written in place.
     pub shingled: Option<ShingleModel>,
 }
 
@@ -371,12 +382,12 @@ pub struct ShingleModel {
     pub band: Size,
     /// Time to read an extent from the media cache when its band is cleaned.
     pub extent_read: Time,
-    /// Time without commands after which the disk cleans bands.
+    /// Time without commands after which the disk starts to move data from the media cache to the
+    /// bands.
     pub idle: Time,
 }
 
-/// Maximum number of cached writes in the buffer of a disk, divided by `write_entries` (the number
-/// of writes that the scheduler considers).
+/// The buffer of a disk holds at most this number times `write_entries` cached writes.
 pub const WRITES_PER_ENTRY: u32 = 8;
 
 /// Sector size (bytes).
@@ -410,15 +421,15 @@ choice!(
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SeekCurve {
-    /// Constant part of short seeks.
+    /// Constant part of the seek time for distances up to the knee.
     pub near_fixed: Time,
-    /// Factor of the square root of the distance (cylinders) in short seeks.
+    /// Factor of the square root of the distance (in cylinders), for distances up to the knee.
     pub near_root: Time,
-    /// Largest distance of a short seek (cylinders).
+    /// Largest distance for which the square-root formula applies (cylinders).
     pub knee: Number,
-    /// Constant part of long seeks.
+    /// Constant part of the seek time for distances beyond the knee.
     pub far_fixed: Time,
-    /// Additional time per cylinder in long seeks.
+    /// Time per cylinder of the distance, for distances beyond the knee.
     pub far_each: Time,
 }
 
@@ -434,13 +445,13 @@ pub struct FlashModel {
     pub fixed_read: Time,
     /// Fixed latency of a write.
     pub fixed_write: Time,
-    /// Number of units that work in parallel.
+    /// Number of flash units that work in parallel.
     pub units: Number,
-    /// Amount of data that a unit serves at once.
+    /// Amount of data that a unit reads or writes in one operation.
     pub unit_size: Size,
-    /// Time in which a unit reads `unit_size` of data.
+    /// Time that a unit takes to read `unit_size` of data.
     pub unit_read: Time,
-    /// Time in which a unit writes `unit_size` of data.
+    /// Time that a unit takes to write `unit_size` of data.
     pub unit_write: Time,
     /// Maximum rate of all channels together towards the host (0: no limit).
     pub read_rate: Rate,
@@ -448,42 +459,47 @@ pub struct FlashModel {
     pub write_rate: Rate,
     /// Maximum number of requests per second (0: no limit).
     pub requests_per_s: Number,
-    /// Number of bytes that count as one request in the limits on requests. A larger request counts
-    /// as several (0: every request counts as one).
+    /// Number of bytes that count as one request in the limits on requests per second. A larger
+    /// request counts as several requests (0: every request counts as one).
     pub counted_size: Size,
-    /// Burst credit: number of requests that may exceed the sustained number per second.
+    /// Burst credit: number of requests that are served in excess of `sustained_requests_per_s`
+    /// before that limit applies.
     pub request_credit: Number,
     /// Sustained number of requests per second once `request_credit` is spent (0: no limit).
     pub sustained_requests_per_s: Number,
     /// Size of the read cache.
     pub cache: Size,
-    /// Latency of a hit in the read cache. It replaces the fixed latency and the times of units and
-    /// channels.
+    /// Latency of a hit in the read cache. For a hit, this latency replaces the fixed latency and
+    /// the times of units and channels.
     pub cache_hit: Time,
     /// Size of the write buffer. A write completes when its data are in this buffer.
     pub buffer: Size,
-    /// Rate at which the write buffer drains.
+    /// Rate at which the write buffer drains to the media, before division by
+    /// `write_amplification`.
     pub drain: Rate,
     /// Number of bytes written to the media per byte from the host.
     pub write_amplification: Number,
-    /// Burst credit: number of bytes that may exceed the sustained rate.
+    /// Burst credit: number of bytes that are transferred in excess of `sustained` before that
+    /// limit applies.
     pub credit: Size,
     /// Sustained rate once `credit` is spent (0: no limit).
     pub sustained: Rate,
-    /// Maximum time for which a completion is held back. Virtual disks and interrupt coalescing
-    /// hold completions back. All held completions are reported when no command is outstanding on
-    /// the device, or when the first of them has waited this long (0: no coalescing).
+    /// Maximum time by which the device delays the report of a completion (0: no delay). Virtual
+    /// disks and interrupt coalescing report several completions together. All delayed completions
+    /// are reported when no other command is outstanding on the device, or when the oldest one has
+    /// waited for this time.
     pub coalesce: Time,
     /// Maximum number of commands that the device accepts at once. Further commands wait in the
     /// host. None if there is no limit.
     pub queue: Option<Number>,
-    /// Translation layer with garbage collection. None if all writes cost `unit_write` or are
-    /// limited by `drain`, regardless of earlier writes.
+    /// Flash translation layer with garbage collection. None if the cost of a write does not depend
+    /// on earlier writes: each write costs `unit_write`, or is limited by `drain`.
     pub translation: Option<TranslationModel>,
 }
 
-/// The flash behind a translation layer. Each unit of the drive is a die. A die reads `unit_size`
-/// of data at once in `unit_read`, and `unit_write` is the time of a program.
+/// A flash translation layer and the flash behind it. Each unit of the drive is a die. `unit_read`
+/// is the time in which a die reads `unit_size` of data, and `unit_write` is the time of a program
+/// operation.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TranslationModel {
@@ -493,13 +509,13 @@ pub struct TranslationModel {
     pub cleaning: Cleaning,
     /// Number of blocks that are drawn at random if `cleaning` is `choices`.
     pub candidates: Number,
-    /// Flash capacity that holds no data of the host, as a share of the drive's capacity.
+    /// Spare flash capacity that the host cannot address, as a share of the capacity of the drive.
     pub over_provisioning: Number,
-    /// Size of the unit in which the translation layer maps data.
+    /// Amount of data that one entry of the map in the translation layer covers.
     pub map_unit: Size,
-    /// Amount of data in a block of one die, over all planes.
+    /// Size of an erase block of one die, over all planes.
     pub block: Size,
-    /// Amount of data that a die programs at once.
+    /// Amount of data that a die programs in one operation.
     pub program: Size,
     /// Time to erase a block.
     pub erase: Time,
@@ -515,14 +531,14 @@ pub struct TranslationModel {
     pub slc_program: Time,
     /// Where data are written when the SLC cache is full.
     pub slc_full: SlcFull,
-    /// Time without requests after which the SLC cache is emptied.
+    /// Time without requests after which the drive empties the SLC cache.
     pub slc_idle: Time,
 }
 
 choice!(
     /// Data that a drive holds before a run.
     DriveState {
-        /// The drive holds no data. Reads of unwritten data need no flash.
+        /// The drive holds no data. Reads of unwritten data do not access the flash.
         Empty,
         /// The whole capacity was written once, from the first byte to the last.
         Filled,
@@ -545,16 +561,16 @@ choice!(
 choice!(
     /// Where data are written when the SLC cache is full.
     SlcFull {
-        /// Data are written to the other blocks.
+        /// Data are written directly to the blocks outside the SLC cache.
         Direct,
-        /// Data are written to the cache, after the same amount was moved out of it.
+        /// Data are written to the SLC cache after the same amount of data was moved out of it.
         Fold,
     }
 );
 
 impl FlashModel {
-    /// Returns the number of requests that a request of this length counts as, in the limits on
-    /// requests.
+    /// Returns how many requests a request of `length` bytes counts as in the limits on requests
+    /// per second.
     pub(crate) fn counts_as(&self, length: u64) -> u64 {
         match self.counted_size.bytes() {
             0 => 1,
@@ -611,8 +627,8 @@ pub struct NetworkModel {
     pub crossings: Number,
     /// Time per write during which the server accepts no other write.
     pub write_turn: Time,
-    /// Minimum size of slow writes. The paper cannot explain why these writes are slow (0: no write
-    /// is slow).
+    /// Minimum size of a slow write (0: no write is slow). Paper 2 measured slow writes but could
+    /// not explain them.
     pub slow_write_from: Size,
     /// Additional time per byte of a slow write.
     pub slow_write: PerByte,

@@ -1,16 +1,17 @@
-//! The dies and channels of a flash device, which determine when each physical operation runs.
+//! Simulates the dies and channels of a flash device: when each physical operation runs.
 //!
-//! A die runs one operation at a time. Reads of the host run before queued programs and erases, but
-//! wait for the operation in progress: until the operation ends, or until its next page if it
-//! consists of page reads, or for the time of a suspension if the device can suspend. After
-//! [`PASSED_MAX`] reads have delayed an operation, further reads wait for this operation, so that
-//! writes make progress. A channel moves the data of its dies, one transfer at a time.
+//! A die runs one operation at a time. A read for the host overtakes queued programs and erases,
+//! but waits for the operation in progress. If that operation consists of page reads, the host's
+//! read waits only for the current page. If the device can suspend an operation, the host's read
+//! waits only for the suspension. After [`PASSED_MAX`] reads have delayed an operation, further
+//! reads wait for this operation, so that writes make progress. A channel moves the data of its
+//! dies, one transfer at a time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
-/// Maximum number of reads that may delay an operation of a die. Devices do not publish this
-/// number.
+/// Maximum number of reads that may delay an operation of a die. The value is an assumption,
+/// because manufacturers do not publish it.
 const PASSED_MAX: u32 = 16;
 
 /// Activity of a die.
@@ -32,11 +33,11 @@ pub(crate) enum Phase {
 pub(crate) const PHASE_NAMES: [&str; 5] =
     ["read", "write", "garbage collection", "erase", "SLC fold"];
 
-/// An operation of a die: a transfer, followed by one or more equal steps.
+/// An operation of a die: a transfer over the channel, and one or more equal steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Op {
     pub phase: Phase,
-    /// Time before which the operation does not start (ns).
+    /// Earliest time at which the operation may start (ns).
     pub ready_ns: u64,
     /// Time to transfer the operation's data over the channel (ns). For a program, the transfer
     /// precedes the steps.
@@ -48,8 +49,8 @@ pub(crate) struct Op {
     pub frees: u64,
 }
 
-/// The booked transfers of a channel. A transfer gets the first gap between earlier bookings that
-/// is long enough, so that data that are ready do not wait for data that become ready later.
+/// The booked transfers of a channel. A transfer uses the first gap between earlier bookings that
+/// is long enough, so that data that are ready now do not wait for data that are ready only later.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Calendar {
     /// Start and end of each booked interval, in order of time (ns).
@@ -84,7 +85,7 @@ impl Calendar {
         (at_ns, end_ns)
     }
 
-    /// Returns the booked time up to `now_ns` (ns).
+    /// Returns how long the channel was busy up to `now_ns` (ns).
     pub fn busy_ns(&self, now_ns: u64) -> u64 {
         let later = |(start, end): &(u64, u64)| end.saturating_sub((*start).max(now_ns));
         self.sum_ns - self.booked.iter().map(later).sum::<u64>()
@@ -93,8 +94,9 @@ impl Calendar {
 
 #[derive(Clone, Debug, Default)]
 struct Die {
-    /// Kind of the operation in progress. The next four fields hold the start and length of its
-    /// steps, whether it has several steps, and its end (ns).
+    /// Phase of the operation in progress. The next four fields describe the same operation: the
+    /// start of its first step, the duration of a step, whether it has several steps, and its end
+    /// (ns).
     phase: Option<Phase>,
     steps_from_ns: u64,
     step_ns: u64,
@@ -105,7 +107,7 @@ struct Die {
     /// Start of the reads in progress (ns). These reads run without a gap until `reads_end_ns`.
     reads_from_ns: u64,
     reads_end_ns: u64,
-    /// Whether these reads interrupt the operation in progress.
+    /// Whether the reads in progress interrupt the operation in progress.
     interrupts: bool,
     /// Number of reads that have delayed the operation in progress or the next operation.
     passed: u32,
@@ -120,9 +122,9 @@ impl Die {
         self.op_end_ns.max(self.reads_end_ns)
     }
 
-    /// Returns how long a read waits until the operation in progress stops, and how much time the
-    /// operation loses by the interruption in addition to the read (ns). `None` if the read must
-    /// wait for the end of the operation.
+    /// Returns two times (ns): how long a read waits until the operation in progress stops, and how
+    /// much the interruption delays the operation, not counting the time of the read. `None` if the
+    /// read must wait for the end of the operation.
     fn stops(&self, now_ns: u64, suspend_ns: u64) -> Option<(u64, u64)> {
         let left_ns = self.op_end_ns - now_ns;
         let done_ns = now_ns.checked_sub(self.steps_from_ns);
@@ -213,7 +215,7 @@ impl Nand {
                 self.freed += std::mem::take(&mut entry.frees);
             }
             let next_ns = match entry.queue.front() {
-                // Reads of the host have extended the operation.
+                // Reads for the host have delayed the end of the operation.
                 _ if entry.op_end_ns > at_ns => entry.op_end_ns,
                 Some(_) if entry.reads_end_ns > at_ns => entry.reads_end_ns,
                 Some(op) if op.ready_ns > at_ns => op.ready_ns,
@@ -237,7 +239,8 @@ impl Nand {
         let entry = &mut self.dies[die as usize];
         self.freed += std::mem::replace(&mut entry.frees, op.frees);
         entry.has_steps = op.steps > 1;
-        // The data of a page are transferred while the die reads the next page.
+        // In an operation with several steps, the data of a page are transferred while the die
+        // reads the next page, so the steps do not wait for the transfer.
         entry.steps_from_ns = if entry.has_steps { at_ns } else { moved_ns };
         entry.step_ns = op.step_ns;
         entry.op_end_ns = entry.steps_from_ns + op.steps * op.step_ns;
@@ -248,9 +251,9 @@ impl Nand {
         entry.op_end_ns
     }
 
-    /// Reads a page of a die for the host and moves `transfer_ns` of data over the die's channel.
-    /// All operations up to `now_ns` must have run. Returns when the data have left the channel
-    /// (ns).
+    /// Reads a page of a die for the host and moves `transfer_ns` of data over the channel of the
+    /// die. `advance(now_ns)` must have been called before. Returns when the data have left the
+    /// channel (ns).
     pub fn read(&mut self, die: u32, now_ns: u64, transfer_ns: u64) -> u64 {
         let (read_ns, suspend_ns) = (self.read_ns, self.suspend_ns);
         let entry = &mut self.dies[die as usize];
@@ -385,7 +388,7 @@ mod tests {
         for suspend_ns in [0, 5] {
             let mut nand = Nand::new(1, 1, READ_NS, suspend_ns);
             (0..5).for_each(|_| nand.enqueue(0, program(0)));
-            // These reads alone could keep the die busy.
+            // A read of 50 ns starts every 50 ns, so reads alone could keep the die busy.
             for number in 0..800 {
                 read(&mut nand, 0, number * 50);
             }

@@ -28,7 +28,7 @@ pub(crate) const TIME_NS_MAX: f64 = 3.6e12;
 pub(crate) const BYTES_MAX: f64 = 9e18;
 /// Maximum rate (bytes per second).
 const RATE_MAX: f64 = 1e18;
-/// Minimum rate except 0 (bytes per second), so that no request takes longer than a few hours.
+/// Minimum rate other than 0 (bytes per second). It keeps the time of a request below a few hours.
 const RATE_MIN: f64 = 1e3;
 /// Maximum cost per byte (ns).
 const PER_BYTE_MAX: f64 = 1e6;
@@ -126,7 +126,7 @@ quantity!(
     &[("ns/B", 1.0), ("us/KiB", 1e3 / 1024.0), ("ms/MiB", 1e6 / 1_048_576.0)]
 );
 quantity!(
-    /// A plain number, or a count.
+    /// A plain number, for example a count, a share or a factor.
     Number,
     [0.0, f64::MAX],
     &[

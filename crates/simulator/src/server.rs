@@ -1,4 +1,4 @@
-//! FIFO servers and gauges. Both record their activity over time.
+//! FIFO servers, which record their busy time, and gauges, which integrate a count over time.
 
 /// A FIFO server. The service time of a request is known when the request arrives, so no queue is
 /// needed. The server only stores the time at which it becomes free.
@@ -9,8 +9,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Serves a request for `length_ns`, starting at `now_ns` or as soon as the server is free.
-    /// Returns the start and the end of the service (ns).
+    /// Serves a request that takes `length_ns`. The service starts at `now_ns`, or when the server
+    /// becomes free if that is later. Returns the start and the end of the service (ns).
     #[inline]
     pub fn serve(&mut self, now_ns: u64, length_ns: u64) -> (u64, u64) {
         let start_ns = self.free_ns.max(now_ns);
@@ -19,8 +19,8 @@ impl Server {
         (start_ns, self.free_ns)
     }
 
-    /// Marks an interval as busy. The part in which the server is already busy counts only once.
-    /// Unlike `serve`, this method does not delay the interval.
+    /// Marks an interval as busy. Time that is already marked as busy counts only once. Unlike
+    /// `serve`, this method does not move the interval to a later time.
     pub fn mark_busy(&mut self, from_ns: u64, until_ns: u64) {
         let start_ns = self.free_ns.max(from_ns);
         if until_ns > start_ns {

@@ -1,16 +1,18 @@
-//! The translation layer of a drive-managed shingled disk: a persistent media cache, and bands.
+//! The translation layer of a drive-managed shingled disk.
 //!
-//! Tracks of a band overlap, so a band can only be written as a whole. Data of the host are
-//! appended to the media cache, a region that is written like a log. The data stay there as extents
-//! until their band is *cleaned*: read, merged with its extents, and written again. Each band has a
-//! fixed position on the disk. Bands are cleaned while the host is idle, and before a write for
-//! which the media cache has no room. The band with the oldest data is cleaned first. Once a
-//! sequential run is longer than a band, its writes are stored in place, and the bands that the run
-//! has covered completely are removed from the cache.
+//! The disk is divided into bands at fixed positions. The tracks of a band overlap, so a band can
+//! only be written as a whole. New data are therefore appended to the media cache, a region that is
+//! written like a log. The data stay there as extents until their band is *cleaned*: the disk reads
+//! the band, merges the extents into it, and writes the band again. Bands are cleaned while the
+//! host is idle, or before a write for which the media cache has no room. The band with the oldest
+//! data is cleaned first.
+//!
+//! When a sequential run is longer than a band, its further writes are stored in place. Bands that
+//! the run has overwritten completely are removed from the cache.
 //!
 //! Aghayev and Desnoyers found this structure in commercial drives (*Skylight: A Window on Shingled
-//! Disk Operation*, FAST 2015). The disk model computes the times. In this model, the space of
-//! overwritten data in the cache is free again at once. A real log frees its space only in order.
+//! Disk Operation*, FAST 2015). This model simplifies the log: the space of overwritten data is
+//! free at once, but a real log frees its space only in order. The disk model computes the times.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -20,11 +22,11 @@ use crate::models::ShingleModel;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     to: u64,
-    /// Offset in the cache at which the extent begins (bytes).
+    /// Offset on the disk at which the extent is stored (bytes).
     at: u64,
 }
 
-/// The data of a band in the cache.
+/// The state of a band that has data in the cache.
 #[derive(Clone, Copy, Debug, Default)]
 struct Band {
     /// Sequence number of the write that first stored data of this band in the cache.
@@ -77,8 +79,9 @@ impl Shingles {
         }
     }
 
-    /// If a write does not fit, removes the oldest band from the cache and returns this band, which
-    /// must be cleaned before the write. Returns `None` if the write fits or the cache is empty.
+    /// Makes room for a write. If the write does not fit into the cache, removes the oldest band
+    /// from the cache and returns this band. The caller must clean the band and then call this
+    /// function again. Returns `None` if the write fits or the cache is empty.
     pub fn make_room(&mut self, from: u64, to: u64) -> Option<Cleaning> {
         let pieces = to.div_ceil(self.band_bytes) - from / self.band_bytes;
         let fits = self.used + (to - from) <= self.cache_bytes
@@ -91,7 +94,8 @@ impl Shingles {
         !self.by_age.is_empty()
     }
 
-    /// Removes the oldest band from the cache and returns this band. `None` if the cache is empty.
+    /// Removes the oldest band from the cache and returns this band, which the caller must clean.
+    /// `None` if the cache is empty.
     pub fn clean_oldest(&mut self) -> Option<Cleaning> {
         let band = *self.by_age.first_key_value()?.1;
         let extents = self.bands.get(&band).map_or(0, |entry| entry.extents);
@@ -100,8 +104,8 @@ impl Shingles {
         Some(Cleaning { from, to, extents })
     }
 
-    /// Stores a write and returns the offset at which the data are written, in the cache or in
-    /// place.
+    /// Stores a write in the cache or in place. Returns the disk offset at which the data are
+    /// written.
     pub fn store(&mut self, from: u64, to: u64) -> u64 {
         self.writes += 1;
         self.drop_range(from, to);
@@ -134,8 +138,8 @@ impl Shingles {
         at
     }
 
-    /// Returns the offset and the length of each stored part of a range, in order. `None` if no
-    /// part is in the cache.
+    /// Returns where a range is stored on the disk, as the offset and the length of each piece in
+    /// order. `None` if no part of the range is in the cache.
     pub fn pieces(&self, from: u64, to: u64) -> Option<Vec<(u64, u64)>> {
         let mut pieces = Vec::new();
         let mut at = from;
@@ -169,7 +173,7 @@ impl Shingles {
     fn count(&mut self, band: u64) {
         let entry = self.bands.entry(band).or_default();
         if entry.extents == 0 {
-            // If one write covers several bands, each band still needs a unique number.
+            // A single write can add several bands, but each band needs a unique `since`.
             entry.since = self.writes.max(self.by_age.last_key_value().map_or(0, |(w, _)| w + 1));
             self.by_age.insert(entry.since, band);
         }
@@ -185,7 +189,8 @@ impl Shingles {
         }
     }
 
-    /// Removes a range from the cache. The parts of an extent outside the range stay in the cache.
+    /// Removes a range from the cache. If an extent is only partly in the range, the rest of the
+    /// extent stays.
     fn drop_range(&mut self, from: u64, to: u64) {
         let held: Vec<(u64, Extent)> = self.overlapping(from, to).collect();
         for (start, extent) in held {
@@ -229,12 +234,11 @@ mod tests {
 
     #[test]
     fn random_writes_for_each_cleaning_are_those_of_the_closed_form() {
-        // The closed form applies to N map entries, B bands and uniform random writes, if the
-        // oldest band is always cleaned first. A band is cleaned T writes after its first extent
-        // was stored, and then holds 1 + T / B extents. Its next extent follows after B writes on
-        // average. With x = T / B, the mean number of extents of a band is N / B = (x + x^2 / 2) /
-        // (1 + x), and a band is cleaned every 1 + x writes. With r = N / B, 1 + x = r + sqrt(r^2 +
-        // 1).
+        // The closed form is for N map entries, B bands and uniform random writes, if the oldest
+        // band is cleaned first. A band gets an extent every B writes on average. If the band is
+        // cleaned T writes after its first extent, it then holds 1 + x extents, where x = T / B.
+        // Averaged over time, a band has N / B = (x + x^2 / 2) / (1 + x) extents. With r = N / B,
+        // this gives 1 + x = r + sqrt(r^2 + 1), the number of writes for each cleaning.
         for (entries, bands) in [(256.0, 256_u64), (1024.0, 256), (4096.0, 256)] {
             let mut shingles = shingles(entries);
             let mut random = Stream::new(3);
@@ -303,7 +307,7 @@ mod tests {
             model.extend(
                 (from..to).step_by(block_bytes as usize).map(|block| (block, at + block - from)),
             );
-            // The bands that a sequential run has covered completely have left the cache.
+            // Bands that a sequential run has overwritten completely are no longer in the cache.
             model.retain(|block, _| {
                 shingles.overlapping(*block, block + block_bytes).next().is_some()
             });

@@ -1,8 +1,9 @@
 //! The simple model of the papers: the time of a single request if none of its steps overlap.
 //!
 //! Section 5.2 of the first paper adds up the fixed overhead, the seek, the rotation, the transfer
-//! from the media and the transfer over the bus. Drives overlap some of these steps and avoid
-//! others, so the difference from a simulation shows the gain from caches and pipelines.
+//! from the media and the transfer over the bus. Real drives overlap or avoid some of these steps.
+//! The difference between this model and a simulation shows how much time caches and pipelining
+//! save.
 
 use ioengine::Op;
 
@@ -10,7 +11,7 @@ use crate::bounds::Shape;
 use crate::geometry::Geometry;
 use crate::system::{DiskModel, DriveModel, System, VolumeKind};
 
-/// Number of steps of the numerical integral over seek distances.
+/// Number of steps of the numerical integration in `mean_seek_ns`.
 const STEPS: u32 = 1000;
 
 /// The time of a request, split into steps (ns).
@@ -61,8 +62,8 @@ impl SimpleModel {
     }
 }
 
-/// Returns the mean seek time between two random positions within `cylinders` cylinders (ns). If
-/// this number is n, the seek distance d has the probability density 2 (1 - d/n) / n.
+/// Returns the mean seek time between two random positions within n = `cylinders` cylinders (ns).
+/// The probability density of the seek distance d is 2 (1 - d/n) / n.
 fn mean_seek_ns(geometry: &Geometry, cylinders: u64) -> f64 {
     let step = |number: u32| {
         let share = (f64::from(number) + 0.5) / f64::from(STEPS);

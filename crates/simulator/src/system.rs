@@ -16,23 +16,23 @@ pub use crate::models::{
     ShingleModel, SlcFull, TranslationModel, WRITES_PER_ENTRY,
 };
 
-/// Maximum number of devices of a system. Real systems have fewer, and this number fits in memory.
+/// Maximum number of devices of a system, so that the simulation fits in memory.
 const DISKS_MAX: u32 = 65_536;
 /// Maximum number of processors of a host, and of units, heads and segments of a device.
 const UNITS_MAX: u32 = 65_536;
-/// Maximum product of two counts, such as hosts times processors, so that all parts fit in memory.
+/// Maximum product of two counts, such as hosts times processors, so that the simulation fits in
+/// memory.
 const PARTS_MAX: usize = 1 << 20;
-/// Maximum number of devices of a RAID 5. The limit is low because all offsets of a row are
-/// examined on each device.
+/// Maximum number of devices of a RAID 5. With more devices, it would take too long to examine all
+/// offsets of a stripe row.
 const RAID5_DISKS_MAX: u32 = 1024;
-/// Allowed sizes of cache units (bytes). Smaller units would split requests into millions of
-/// pieces.
+/// Allowed sizes of cache units such as `host.cache.page` (bytes). Smaller units would split
+/// requests into millions of pieces.
 const CACHE_UNIT_RANGE: RangeInclusive<u64> = 512..=64 << 20;
 /// Allowed values of the maximum size of a request to a device (bytes). With the largest value, no
 /// request is split.
 const MAX_TRANSFER_RANGE: RangeInclusive<u64> = 512..=1 << 40;
-/// Maximum size of a chunk (bytes). With this size, the offsets in a stripe row of the largest
-/// volume do not overflow.
+/// Maximum size of a chunk (bytes). With larger chunks, the offsets in a stripe row could overflow.
 const CHUNK_MAX: u64 = 1 << 30;
 /// Minimum time of a revolution (ns). The maximum is `TIME_NS_MAX`.
 const REVOLUTION_NS_MIN: f64 = 1e3;
@@ -40,16 +40,16 @@ const REVOLUTION_NS_MIN: f64 = 1e3;
 const SKEW_MAX: f64 = 10.0;
 /// Maximum number of zones of a disk.
 const ZONES_MAX: usize = 1024;
-/// Maximum number of round trips and of crossings, and maximum write amplification.
+/// Maximum of `drive.write_amplification`, `network.crossings` and the round trips of a network.
 const FACTOR_MAX: f64 = 1000.0;
 
 /// Maximum number of devices with a translation layer. Each of these devices has a map in memory.
 const MAPS_MAX: u32 = 2048;
 /// Minimum number of blocks of each die, because a few blocks are always free or being filled.
 const BLOCKS_MIN: f64 = 32.0;
-/// Maximum number of units of a map.
+/// Maximum of `drive.capacity` divided by `drive.translation.map_unit`.
 const MAP_UNITS_MAX: f64 = (1_u64 << 40) as f64;
-/// Minimum number of units of a map.
+/// Minimum of `drive.capacity` divided by `drive.translation.map_unit`.
 const MAP_UNITS_MIN: f64 = 4096.0;
 
 /// A validated description of a system.
@@ -60,9 +60,9 @@ pub struct System {
     pub name: String,
     /// One-line description.
     pub title: String,
-    /// Claims and figures of the papers with which the system is compared (for information only).
+    /// Claims and figures of the papers that simulated results are compared with. Information only.
     pub claims: Vec<String>,
-    /// The configuration: choices such as the number of disks.
+    /// The configuration, for example the number of disks.
     pub setup: Setup,
     /// The host.
     pub host: HostModel,
@@ -79,18 +79,18 @@ pub struct System {
     /// Network between the program and the host of the devices. None if the program runs on that
     /// host.
     pub network: Option<NetworkModel>,
-    /// Points with which the system was calibrated.
+    /// Points at which the calibrated system was compared with measurements.
     #[serde(default)]
     pub calibration: Vec<CalibrationPoint>,
 }
 
-/// The configuration of a system: choices, not measurements.
+/// The configuration of a system. Its values are chosen, not measured.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Setup {
     /// Number of devices.
     pub disks: u32,
-    /// Number of buses. Devices are assigned to buses in order. 0 means one bus per device.
+    /// Number of buses. Consecutive devices share a bus. 0 means one bus per device.
     pub buses: u32,
     /// Number of hosts. Each host has an equal share of the devices.
     pub hosts: u32,
@@ -115,9 +115,8 @@ pub struct Setup {
     pub allocation: Allocated,
     /// Whether requests are buffered or direct by default.
     pub caching: CachingChoice,
-    /// Whether buffered requests are issued asynchronously. An asynchronous buffered request costs
-    /// the CPU time of a direct request in addition to its copy, because it does not take the short
-    /// path of the file system.
+    /// Whether buffered requests are issued asynchronously. Such a request does not take the short
+    /// path of the file system, so its CPU time is that of a direct request plus that of its copy.
     #[serde(deserialize_with = "switch_text")]
     pub overlapped: bool,
     /// Whether devices and volume controllers complete writes from their caches.
@@ -161,11 +160,11 @@ choice!(
     MirrorReads {
         /// The first copy serves all reads.
         First,
-        /// The copy with the fewest outstanding requests.
+        /// The copy with the fewest outstanding requests serves each read.
         Shortest,
-        /// 3ware TwinStor. Random requests are served as with `Shortest`. Sequential requests
-        /// alternate between the copies every 256 KiB if that many bytes are outstanding. Otherwise
-        /// they stay on the current copy.
+        /// 3ware TwinStor. The copy with the fewest outstanding requests serves random reads.
+        /// Sequential reads alternate between the copies every 256 KiB if at least 256 KiB are
+        /// outstanding. Otherwise, they stay on the current copy.
         Twinstor,
     }
 );
@@ -176,8 +175,8 @@ choice!(
         Existing,
         /// Writes grow the file.
         Extend,
-        /// The last block was written first, so each other block is zeroed before data are written
-        /// to this block.
+        /// The last block was written first. Each other block is therefore filled with zeros before
+        /// its first data are written.
         Zeroed,
     }
 );
@@ -196,7 +195,7 @@ choice!(
         /// Requests pass through the file system.
         FileSystem,
         /// Requests only pass through the driver (the papers' ASPI program). Devices do not
-        /// disconnect.
+        /// disconnect from the bus.
         Driver,
     }
 );
@@ -207,8 +206,7 @@ impl Setup {
         if self.volume == VolumeKind::None { 1 } else { self.disks / self.hosts }
     }
 
-    /// Returns the part that assembles the volume. Without a volume, this is the host, because a
-    /// RAID controller has nothing to do.
+    /// Returns the part that assembles the volume, or the host if there is no volume.
     fn assembled_by(&self) -> RaidIn {
         if self.volume == VolumeKind::None { RaidIn::Host } else { self.raid_in }
     }
@@ -218,8 +216,8 @@ impl Setup {
         self.write_cache && controller.write_buffer.bytes() > 0
     }
 
-    /// Returns the number of files that a load uses: one per host's volume, or one per device
-    /// without volumes.
+    /// Returns the number of files that a load uses: one per host if devices form volumes,
+    /// otherwise one per device.
     pub fn files(&self) -> u32 {
         if self.volume == VolumeKind::None { self.disks } else { self.hosts }
     }
@@ -235,8 +233,8 @@ impl System {
         }
     }
 
-    /// Returns the number of buses: one per device if `buses` is 0 or an array assembles the
-    /// volume, otherwise `buses`.
+    /// Returns the number of buses. There is one bus per device if `buses` is 0 or an array
+    /// assembles the volume.
     pub fn buses(&self) -> u32 {
         match (self.setup.assembled_by(), self.setup.buses) {
             (RaidIn::Array, _) | (_, 0) => self.setup.disks,
@@ -262,7 +260,7 @@ impl System {
         }
         if disks == 0 || hosts == 0 || buses > disks || hosts > disks {
             return Err(
-                "disks and hosts must be 1 or more; buses and hosts must be at most disks".into()
+                "disks and hosts must be 1 or more; use no more buses or hosts than disks".into()
             );
         }
         if disks > DISKS_MAX {
@@ -282,7 +280,7 @@ impl System {
         }
         if volume == VolumeKind::Raid5 && disks / hosts > RAID5_DISKS_MAX {
             return Err(format!(
-                "volume=raid5 allows at most disks={RAID5_DISKS_MAX} for each host"
+                "volume=raid5 allows at most {RAID5_DISKS_MAX} disks for each host"
             ));
         }
         let has_controller = match self.setup.raid_in {
@@ -296,7 +294,7 @@ impl System {
         self.check_values()
     }
 
-    /// Rejects values with which the models cannot compute, or which would not fit in memory.
+    /// Rejects values that the models cannot handle or that need too much memory.
     fn check_values(&self) -> Result<(), String> {
         self.check_host()?;
         let controllers = [("adapter", &self.adapter), ("array", &self.array)];
@@ -381,7 +379,7 @@ impl System {
         Ok(())
     }
 
-    /// Checks that the file fits its devices and that the sizes do not overflow.
+    /// Checks that the file has room on its devices and that the total capacity does not overflow.
     fn check_sizes(&self, device_bytes: u64) -> Result<(), String> {
         let Setup { disks, file_at, chunk, .. } = self.setup;
         let before = (device_bytes as f64 * file_at) as u64 / chunk * chunk;
@@ -401,7 +399,7 @@ impl System {
         }
     }
 
-    /// Checks that the numbers of devices, buses and links fit in memory.
+    /// Checks that all parts of the system fit in memory.
     fn check_parts(&self) -> Result<(), String> {
         let Setup { disks, hosts, .. } = self.setup;
         let few = |a: usize, b: u32, what: &str| {
@@ -434,7 +432,6 @@ fn check_count(value: Number, what: &str) -> Result<(), String> {
     }
 }
 
-/// Checks the size of a cache unit.
 fn check_cache_unit(value: Size, what: &str) -> Result<(), String> {
     check_range(value, &CACHE_UNIT_RANGE, what)
 }
@@ -482,8 +479,8 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     }
     let heads = u64::from(disk.heads.count());
     let capacity = disk.capacity();
-    // The geometry multiplies the bytes of a track by a time of up to one revolution plus skew.
-    // This product must not overflow.
+    // The geometry multiplies sizes by times of up to a revolution plus the skew. These products
+    // must not overflow.
     let cylinder_ns = revolution_ns * 1.5 * (1.0 + SKEW_MAX);
     let fits = |[cylinders, sectors]: &[u64; 2]| {
         *sectors as f64 * SECTOR_BYTES as f64 * cylinder_ns <= BYTES_MAX
@@ -507,7 +504,6 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     Ok(bytes)
 }
 
-/// Checks the media cache and the bands of a shingled disk.
 fn check_shingled(model: &ShingleModel, bytes: u64) -> Result<(), String> {
     let sectors = |size: Size| size.bytes() > 0 && size.bytes().is_multiple_of(SECTOR_BYTES);
     if !sectors(model.band) || !sectors(model.media_cache) {
@@ -548,7 +544,6 @@ fn check_flash(flash: &FlashModel) -> Result<u64, String> {
     Ok(flash.capacity.bytes())
 }
 
-/// Checks the flash behind a translation layer.
 fn check_translation(flash: &FlashModel, model: &TranslationModel) -> Result<(), String> {
     let key = |name: &str| format!("drive.translation.{name}");
     if flash.drain.0 > 0.0 || flash.write_amplification.0 != 1.0 {

@@ -1,8 +1,8 @@
 //! A simulated system as a benchmark target, with an engine, a clock and a CPU meter.
 //!
-//! Target, engine, clock and meter share one machine. Only [`SimClock::pass`] and flushes
-//! ([`SimTarget::sync`]) advance the time. An engine accepts requests and returns completed
-//! requests.
+//! Target, engine, clock and meter share one simulated machine. Only [`SimClock::pass`] and flushes
+//! ([`SimTarget::sync`]) advance the virtual time. An engine only accepts requests and returns
+//! completed requests.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -43,7 +43,7 @@ impl SimWorld {
         }
     }
 
-    /// Opens a file that starts on device `home` and belongs to host `host`.
+    /// Opens a file of host `host`. `home` is the first device of the file.
     fn open(&self, home: u32, host: u32, caching: Caching) -> SimTarget {
         let mut machine = self.machine.borrow_mut();
         let file = machine.open(home, host, !caching.is_direct(), caching.is_write_through());
@@ -65,7 +65,7 @@ impl SimWorld {
         SimMeter { machine: Rc::clone(&self.machine) }
     }
 
-    /// Reads the counters, for [`SimWorld::account_since`].
+    /// Reads the counters, so that [`SimWorld::account_since`] can report the activity since then.
     pub fn mark(&self) -> Mark {
         Mark(Reading::of(&self.machine.borrow()))
     }
@@ -91,7 +91,7 @@ pub struct SimTarget {
 }
 
 impl SimTarget {
-    /// Returns the file with another size, limited to the capacity of the devices.
+    /// Sets the size of the file, limited to the capacity of the devices.
     #[must_use]
     pub fn with_size(mut self, bytes: u64) -> SimTarget {
         self.size = bytes.min(self.most);
@@ -168,7 +168,7 @@ impl Target for SimTarget {
     }
 
     fn scrub(&self) -> Result<Scrub, Error> {
-        let what = "a simulated system starts each trial with cold caches";
+        let what = "cannot drop simulated caches; each simulated trial starts with cold caches";
         Err(Error::new(ErrorKind::Unsupported, what))
     }
 
@@ -206,7 +206,7 @@ impl Target for SimTarget {
         };
         let links = system.links.iter().rev().map(|link| rate(&link.name, link.advertised.0));
         let bus = rate(&system.bus.name, system.bus.advertised.0);
-        // With several devices, the media rate of one device is not the limit.
+        // The media rate of one device does not limit a system with several devices.
         let media = match &system.drive {
             DriveModel::Disk(disk) if system.setup.disks == 1 => disk.advertised.0,
             _ => 0.0,
@@ -257,8 +257,8 @@ impl Engine for SimEngine {
         EngineSetup { features, buffer_bytes, huge_bytes: 0 }
     }
 
-    /// Submits the batch and returns the completed requests. Ignores `at_least`, and never advances
-    /// the time. The loop that steps all workers advances the time.
+    /// Submits the batch and returns the completed requests. Never waits, and ignores `at_least`,
+    /// because this call does not advance the virtual time.
     #[inline]
     fn submit_and_wait(
         &mut self,
@@ -279,7 +279,7 @@ impl Engine for SimEngine {
     }
 }
 
-/// Virtual time. Sleeping has no effect, because the loop that steps all workers advances the time.
+/// A clock of virtual time. Sleeping has no effect, because [`SimClock::pass`] advances the time.
 #[derive(Clone)]
 pub struct SimClock {
     machine: Rc<RefCell<Machine>>,

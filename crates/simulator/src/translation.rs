@@ -3,11 +3,11 @@
 //! operation.
 //!
 //! A block is erased as a whole and then filled slot by slot. Only one block, the frontier, is
-//! filled at a time. It receives writes of the host and units that garbage collection moves. A
+//! filled at a time. It receives new data from the host, and units that garbage collection moves. A
 //! write invalidates the old slot of its unit. When few blocks are free, garbage collection chooses
 //! a victim block, moves the valid units of the victim to the frontier, and erases the victim.
-//! Blocks do not wear out. The SLC cache, if there is one, is a ring of further slots in front of
-//! the blocks.
+//! Blocks do not wear out. An SLC cache, if there is one, is a ring of separate slots that are
+//! written before the blocks.
 
 use std::collections::VecDeque;
 
@@ -18,9 +18,9 @@ const NONE: u32 = u32::MAX;
 /// Number of blocks that garbage collection keeps free: one for moved units, and one for the next
 /// frontier.
 const FREE_BLOCKS: usize = 2;
-/// Number of blocks that hold no data in the steady state. In the closed forms of write
-/// amplification, alpha is the number of slots in all other blocks, divided by the number of units.
-/// With FIFO, a block becomes the victim after all these other blocks have been written.
+/// Number of blocks that hold no data in the steady state. Closed forms of write amplification do
+/// not count these blocks: their alpha is the number of slots in the other blocks, divided by the
+/// number of units.
 pub const RESERVED_BLOCKS: u32 = FREE_BLOCKS as u32;
 
 /// How garbage collection chooses a victim.
@@ -30,7 +30,8 @@ pub enum Policy {
     Greedy,
     /// The block that was filled first (LRU).
     Fifo,
-    /// The block with the fewest valid units among this many blocks that are drawn at random.
+    /// The best of several blocks that are drawn at random: the one with the fewest valid units.
+    /// The value is the number of draws.
     Choices(u32),
 }
 
@@ -54,12 +55,12 @@ pub struct MapCounts {
     pub written: u64,
     /// Number of valid units that garbage collection moved.
     pub moved: u64,
-    /// Number of erased blocks.
+    /// Number of block erasures.
     pub erased: u64,
 }
 
 impl MapCounts {
-    /// Returns the operations since an earlier reading.
+    /// Returns the counts of the operations since `earlier`.
     #[must_use]
     pub fn since(&self, earlier: &MapCounts) -> MapCounts {
         MapCounts {
@@ -86,14 +87,14 @@ enum Full {
     Choices { blocks: Vec<u32>, draws: u32, random: Stream },
 }
 
-/// Lists of blocks by their number of valid units.
+/// Lists of blocks: one list for each number of valid units.
 #[derive(Clone, Debug)]
 struct Buckets {
     /// First and last block of each list.
     ends: Vec<[u32; 2]>,
-    /// Previous and next block of each block in its list.
+    /// Previous and next block of each block, within its list.
     near: Vec<[u32; 2]>,
-    /// Lower bound of the index of the first list that is not empty.
+    /// Index below which all lists are empty.
     least: usize,
 }
 
@@ -106,7 +107,7 @@ impl Buckets {
         }
     }
 
-    /// Adds a block at the end of the list for `valid` valid units.
+    /// Appends a block to the list for `valid` valid units.
     fn add(&mut self, block: u32, valid: u32) {
         let [_, last] = self.ends[valid as usize];
         self.near[block as usize] = [last, NONE];
@@ -144,21 +145,21 @@ impl Buckets {
 #[derive(Clone, Debug)]
 pub struct Map {
     size: MapSize,
-    /// Slot of each unit. Slots of the blocks have the lower numbers, slots of the SLC cache the
-    /// higher.
+    /// Slot of each unit. Slots of the SLC cache have higher numbers than slots of blocks.
     slot_of: Vec<u32>,
     /// Unit in each slot. `NONE` if the slot holds no valid unit.
     unit_in: Vec<u32>,
     /// Number of valid units of each block.
     valid: Vec<u32>,
-    /// Whether each block is full, so that it can be chosen as a victim.
+    /// Whether each block is full and can be chosen as a victim.
     is_full: Vec<bool>,
     free: Vec<u32>,
     full: Full,
-    /// Block that is being filled. `next_slot` is the next slot of this block.
+    /// Block that is being filled. `next_slot` is its next free slot.
     frontier: u32,
     next_slot: u32,
-    /// Index of the oldest used slot of the SLC cache. `cache_used` is the number of used slots.
+    /// Index of the SLC cache slot that was filled first. `cache_used` slots from there on are in
+    /// use.
     cache_first: u32,
     cache_used: u32,
     counts: MapCounts,
@@ -168,8 +169,8 @@ impl Map {
     /// Creates a map without data. The seed determines the draws of [`Policy::Choices`].
     ///
     /// # Panics
-    /// When the blocks do not have space for the units, the reserve and at least one spare slot, or
-    /// when there are more than 2^31 slots.
+    /// If the blocks have no spare slot besides the units and [`RESERVED_BLOCKS`], or if there are
+    /// more than 2^31 slots.
     pub fn new(size: MapSize, policy: Policy, seed: u64) -> Map {
         let MapSize { units, blocks, slots_per_block, cache_slots } = size;
         let slots = u64::from(blocks) * u64::from(slots_per_block);
@@ -221,12 +222,12 @@ impl Map {
         self.valid[block as usize]
     }
 
-    /// Returns the number of slots of the SLC cache that are in use, valid or not.
+    /// Returns the number of SLC cache slots in use, including slots whose unit is no longer valid.
     pub fn cached(&self) -> u32 {
         self.cache_used
     }
 
-    /// Writes a unit to the blocks.
+    /// Writes a unit to a block, not to the SLC cache.
     pub fn write(&mut self, unit: u32) {
         self.invalidate(unit);
         self.counts.written += 1;
@@ -252,9 +253,9 @@ impl Map {
         true
     }
 
-    /// Frees the slot of the SLC cache that was filled first. If the slot holds a valid unit, the
-    /// unit moves to a block of the main memory. Returns whether the slot held a valid unit. None
-    /// if the cache is empty.
+    /// Empties the oldest slot of the SLC cache. If the slot holds a valid unit, the unit is
+    /// written to a block. Returns whether the slot held a valid unit. `None` if the cache is
+    /// empty.
     pub fn fold(&mut self) -> Option<bool> {
         if self.cache_used == 0 {
             return None;
@@ -268,7 +269,7 @@ impl Map {
         Some(unit != NONE)
     }
 
-    /// Returns the number of slots of all blocks.
+    /// Returns the number of slots of all blocks, without the SLC cache.
     fn slots(&self) -> u32 {
         self.size.blocks * self.size.slots_per_block
     }
@@ -326,7 +327,7 @@ impl Map {
     /// Runs garbage collection until enough blocks are free.
     fn collect(&mut self) {
         while self.free.len() < FREE_BLOCKS {
-            let block = self.victim().expect("blocks that are neither free nor open are full");
+            let block = self.victim().expect("blocks other than the frontier are free or full");
             self.is_full[block as usize] = false;
             let first = block * self.size.slots_per_block;
             for slot in first..first + self.size.slots_per_block {

@@ -1,10 +1,11 @@
 //! Volumes: how a request of a file is split into requests to devices.
 //!
-//! A request is split at chunk boundaries and into transfers of at most the maximum size. RAID 5
-//! uses left-rotating parity. A write to part of a row reads the old data and the old parity first.
-//! A write to a full row reads nothing. A read of a failed device reads all other devices. A write
-//! to a failed device reads the other devices and updates only the parity. If a spare is being
-//! rebuilt, the data are also written to the spare.
+//! A request is split at chunk boundaries, and into transfers of at most the maximum size.
+//!
+//! RAID 5 uses left-rotating parity. A write to part of a stripe row first reads the old data and
+//! the old parity. A write to a full row reads nothing. A read of a failed device reads all other
+//! devices instead. A write to a failed device reads the other devices and updates only the parity.
+//! During a rebuild, the data are also written to the spare.
 
 use ioengine::Op;
 
@@ -65,7 +66,8 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// Creates the volume of a host, with `home` as first device. Pieces have at most `most` bytes.
+    /// Creates the volume of a host. `home` is the first device, and `most` is the maximum length
+    /// of a piece (bytes).
     pub fn new(setup: &Setup, home: u32, device_bytes: u64, most: u64) -> Volume {
         let at = (device_bytes as f64 * setup.file_at) as u64;
         let base = at / setup.chunk * setup.chunk;
@@ -136,8 +138,8 @@ impl Volume {
         }
     }
 
-    /// Calls `visit` for each chunk of a request, with the row, the index in the row, the offset in
-    /// the chunk, and the number of bytes.
+    /// Calls `visit` for each chunk of a request. The arguments are the row, the index of the chunk
+    /// in the row, the offset in the chunk, and the number of bytes.
     fn each_chunk(
         &self,
         offset: u64,
@@ -234,7 +236,7 @@ impl Volume {
         if op == Op::Read {
             all().for_each(|(device, own)| read(device, own));
             if let Some((low, high)) = lost {
-                // A device whose own part already covers the lost range is not read twice.
+                // A device is not read again if its part of the request covers the lost range.
                 let others = all().filter(|(_, own)| own.0 > low || own.1 < high);
                 others.for_each(|(device, _)| read(device, (low, high)));
                 read(parity, (low, high));
@@ -276,15 +278,15 @@ struct RowPart {
 }
 
 impl RowPart {
-    /// Returns the start and the end of the range within one chunk. Both are equal if the range
-    /// does not touch the chunk.
+    /// Returns the start and the end of the range within one chunk. Start and end are equal if the
+    /// range does not touch the chunk.
     fn within_chunk(&self, index: u64) -> (u64, u64) {
         let inside = |at: u64| at.saturating_sub(index * self.chunk).min(self.chunk);
         (inside(self.from), inside(self.end))
     }
 
-    /// Returns the start and the end of the range over all chunks, which is the range of the parity
-    /// that changes.
+    /// Returns the range of the parity chunk that changes. This is the whole chunk if the request
+    /// covers more than one data chunk.
     fn spanned(&self) -> (u64, u64) {
         let (low, high) = (self.from % self.chunk, (self.end - 1) % self.chunk + 1);
         let one = self.from / self.chunk == (self.end - 1) / self.chunk;
@@ -292,8 +294,8 @@ impl RowPart {
     }
 }
 
-/// Size of the ranges of a file in which TwinStor alternates between the copies (bytes). If fewer
-/// bytes are outstanding, sequential reads stay on the current copy (paper 2, C234).
+/// Number of bytes after which TwinStor alternates between the copies. If fewer bytes are
+/// outstanding, sequential reads stay on the current copy (paper 2, C234).
 const TWINSTOR_BYTES: u64 = 256 * 1024;
 
 #[cfg(test)]
@@ -372,7 +374,7 @@ mod tests {
             let written = split(&mut volume, Op::Write, from * 512, length * 512);
             let to = sectors(&written.then);
             prop_assert!(to.is_superset(&read));
-            // Every written sector has its parity on another device of the row.
+            // The parity of each written sector is on another device.
             for (device, at) in &read {
                 let row = (at - volume.base) / volume.chunk;
                 let parity = volume.parity_of(row) as u32;
@@ -440,7 +442,7 @@ mod tests {
     #[test]
     fn a_degraded_read_reads_all_others_once() {
         let mut volume = volume("raid5", 5, &[("failed", "1")]);
-        // Row 0 has its parity on device 4 and its data on devices 0 to 3.
+        // In row 0, device 4 holds the parity and devices 0 to 3 hold the data.
         assert_eq!(counts(&split(&mut volume, Op::Read, 0, 8192)), [4, 0]);
         assert_eq!(counts(&split(&mut volume, Op::Read, 65536, 8192)), [1, 0]);
         assert_eq!(counts(&split(&mut volume, Op::Read, 0, 4 * 65536)), [4, 0]);
@@ -453,7 +455,7 @@ mod tests {
         assert_eq!(counts(&split(&mut pair, Op::Write, 0, 8192)), [0, 2]);
         assert_eq!(split(&mut pair, Op::Read, 0, 8192).first[0].device, 1, "the spare is not read");
         let mut five = volume("raid5", 5, &spare);
-        // In the first case, device 0 holds the data, in the second the parity. In both cases, the
+        // The failed device 0 holds data in row 0 and the parity in row 4. In both cases, three
         // other devices are read, and data and parity are written.
         assert_eq!(counts(&split(&mut five, Op::Write, 0, 8192)), [3, 2]);
         assert_eq!(counts(&split(&mut five, Op::Write, 16 * 65536, 8192)), [3, 2]);
@@ -467,7 +469,7 @@ mod tests {
         assert_eq!(counts(&split(&mut volume, Op::Write, 0, 8192)), [3, 1]);
         // A write to another device takes two reads and two writes, as without a failure.
         assert_eq!(counts(&split(&mut volume, Op::Write, 65536, 8192)), [2, 2]);
-        // Row 4 has its parity on device 0, so there is no parity to update.
+        // In row 4, the failed device holds the parity, so there is no parity to update.
         assert_eq!(counts(&split(&mut volume, Op::Write, 16 * 65536, 8192)), [0, 1]);
     }
 }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 
 use toml::{Table, Value};
 
-/// Returns the text of a table and of everything below it.
+/// Returns a table and its subtables as TOML text.
 pub(crate) fn text_of(table: &Table) -> String {
     let mut text = String::new();
     write_table(&mut text, "", table);

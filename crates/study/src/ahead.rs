@@ -2,10 +2,10 @@
 //! at which stride prefetching stops.
 //!
 //! Sequential reads are issued in bursts with pauses between them. Data that the device prefetches
-//! during a pause make the first reads of the next burst fast. Random reads with the same pauses
-//! distinguish prefetching from a burst credit that refills while the device is idle. Reads in
-//! growing strides show where prefetching stops. No part of the region is read twice, so no read
-//! hits data that an earlier read left in a cache.
+//! during a pause make the first reads of the next burst fast. Reads in growing strides show where
+//! prefetching stops. Random reads with the same pauses show whether an idle device becomes faster
+//! for another reason, such as a burst credit. No part of the region is read twice, so no read hits
+//! data that an earlier read left in a cache.
 
 use analysis::quantile::median;
 use analysis::units;
@@ -26,34 +26,35 @@ pub const HIT_GAIN: f64 = 1.5;
 /// Number of sequential reads between two pauses. If the device prefetches less than this in a
 /// pause, only the first reads after the pause are fast.
 const BURST: usize = 64;
-/// Number of pauses, each followed by a burst. Another burst precedes the first pause.
+/// Number of pauses. A burst precedes the first pause, and a burst follows each pause.
 const BURSTS: usize = 3;
-/// Request sizes, smallest first. The next size is used only if nearly all reads of a burst are
-/// fast.
+/// Request sizes, smallest first. A size is only tried if nearly all reads of the previous size
+/// were fast.
 const REQUEST_BYTES: [u32; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// Pauses between bursts (ns), longest first. The longest pause shows how far the device reads
 /// ahead, and the other pauses show how fast.
 const PAUSES_NS: [u64; 4] = [320_000_000, 80_000_000, 20_000_000, 5_000_000];
-/// Minimum share of the reads of a burst that must fit the order "fast reads, then slow reads". A
-/// burst with a smaller share is noise.
+/// Minimum share of the reads of a burst that must follow the pattern "fast reads, then slow
+/// reads". Otherwise, the burst is noise.
 const ORDER_MIN: f64 = 0.8;
 /// Number of reads at the start of a burst that show whether the burst found prefetched data.
 const FIRST_READS: usize = 4;
-/// Size of strided reads (bytes). The next constants are the strides (in requests), the number of
-/// reads for each stride, and the pause before each read, in which the device may prefetch (ns).
+/// Size of a strided read (bytes).
 const STRIDE_REQUEST: u32 = 4 << 10;
+/// Distances between the starts of two strided reads (in requests).
 const STRIDES: [u64; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const STRIDE_READS: u64 = 32;
+/// Pause before each strided read, in which the device may prefetch (ns).
 const STRIDE_PAUSE_NS: u64 = 4_000_000;
-/// Number of sequential reads of each size that measure prefetch hits. The next constant is the
-/// pause before each read (ns). After such a pause, all reads except the first are hits. The papers
-/// measured hits with "delay inserted between requests" (Riedel 1997, section 5.2).
+/// Number of sequential reads of each size that measure prefetch hits.
 const HIT_READS: u64 = 16;
+/// Pause before each read that measures prefetch hits (ns). All reads but the first then hit. The
+/// papers measured hits with "delay inserted between requests" (Riedel 1997, section 5.2).
 const HIT_PAUSE_NS: u64 = 20_000_000;
 /// Number of rounds in which sequential and random reads alternate, without pauses.
 const ROUNDS: usize = 3;
-/// Minimum and maximum gap between two stride runs (bytes), so that no run hits data prefetched for
-/// the previous run.
+/// Minimum and maximum gap between the regions of two strides (bytes), so that no read hits data
+/// that were prefetched for the previous stride.
 const GAP: [u64; 2] = [1 << 20, 4 << 20];
 
 /// An opened target on which the reads are measured, with its job.
@@ -74,7 +75,6 @@ struct UnreadRegion {
 }
 
 impl UnreadRegion {
-    /// Returns the length of the unread range (bytes).
     fn left(&self) -> u64 {
         self.end.saturating_sub(self.at)
     }
@@ -128,9 +128,8 @@ pub fn measure(
         else {
             break;
         };
-        // Prefetched data would make larger requests fast too. If larger requests are slow, the
-        // fast small requests do not count as prefetched. Therefore the largest size that was tried
-        // decides.
+        // Prefetching would make larger reads fast too. If they are slow, the small reads were fast
+        // for another reason. Therefore, the largest size that was tried decides.
         found = burst.is_helped().then_some((bytes, burst));
         if found.as_ref().is_some_and(|(_, burst)| !burst.is_whole()) {
             break;
@@ -158,15 +157,14 @@ pub fn measure(
 /// Latencies of a trial that pauses between bursts.
 #[derive(Clone, Debug, PartialEq)]
 struct Burst {
-    /// Median latency of reads that no pause makes faster (ns). This is the median of the first
-    /// burst, or of the last quarter of the later bursts if that median is higher.
+    /// Median latency of reads without a pause (ns). This is the median of the first burst, or of
+    /// the last quarter of the later bursts if that median is higher.
     unpaused_ns: f64,
     /// Median latency of the first reads after a pause (ns).
     paused_ns: f64,
-    /// Share of the reads of a burst that fit the order "fast reads, then slow reads".
+    /// Share of the reads of a burst that follow the pattern "fast reads, then slow reads".
     order: f64,
-    /// Number of fast reads at the start of a burst after a pause. Their total time is `quick_ns`
-    /// (ns).
+    /// Number of fast reads at the start of a burst after a pause. `quick_ns` is their total time.
     quick: usize,
     quick_ns: f64,
 }
@@ -181,9 +179,9 @@ impl Burst {
             bursts.iter().flat_map(part).collect::<Vec<f64>>()
         };
         let paused_ns = median(&of_each(0..FIRST_READS))?;
-        // A stall in the first burst acts like a pause: the reads after the stall are fast, which
-        // makes the estimate for reads without a pause too low. Therefore the last reads of the
-        // later bursts count too. They are slow unless the whole burst was prefetched.
+        // If a read in the first burst stalls, the device prefetches meanwhile and the next reads
+        // are fast, so the estimate for reads without a pause is too low. Therefore, the last reads
+        // of the later bursts count too. They are slow unless the whole burst was prefetched.
         let last_ns = median(&of_each(BURST * 3 / 4..BURST))?;
         let unpaused_ns = median(unpaused)?.max(last_ns);
         let between = (unpaused_ns * paused_ns).sqrt();
@@ -202,7 +200,6 @@ impl Burst {
         self.quick > 0 && slow && self.order >= ORDER_MIN
     }
 
-    /// Checks whether the device may have prefetched more than a whole burst.
     fn is_whole(&self) -> bool {
         is_whole(self.quick)
     }
@@ -213,14 +210,14 @@ fn is_whole(quick: usize) -> bool {
     quick * 4 > BURST * 3
 }
 
-/// Returns the share of reads of a burst that fit the order "`quick` fast reads, then slow reads".
+/// Returns the share of reads that follow the pattern "`quick` fast reads, then slow reads".
 fn in_order(burst: &[f64], quick: usize, between: f64) -> f64 {
     let right = |(index, ns): (usize, &f64)| (*ns < between) == (index < quick);
     burst.iter().enumerate().filter(|one| right(*one)).count() as f64 / burst.len().max(1) as f64
 }
 
-/// Returns the number of fast reads at the start. This is the length of the prefix in which fast
-/// reads outnumber slow reads the most, so that a single stalled read does not end the prefix.
+/// Returns the number of fast reads at the start: the length of the prefix with the largest surplus
+/// of fast over slow reads. A single stalled read therefore does not end the prefix.
 fn fast_prefix(latencies: &[f64], between: f64) -> usize {
     let (mut best, mut sum) = ((0, 0), 0);
     for (index, ns) in latencies.iter().enumerate() {
@@ -253,8 +250,8 @@ fn burst(
     if bench.setting(job, &job.axes[0]).place.check_fit(&workload).is_err() {
         return Ok(None);
     }
-    // Half of the unread range is reserved for the strided and random reads. The bursts with the
-    // longest pause run first and may use the whole range.
+    // Half of the unread range is reserved for the strided and random reads. Only the bursts with
+    // the longest pause, which run first, may use the whole range.
     let most = if pause_ns == PAUSES_NS[0] { unread.left() } else { unread.left() / 2 };
     if region_bytes > most {
         return Ok(None);
@@ -354,8 +351,8 @@ fn hits_by_size(
     Ok(())
 }
 
-/// Alternates sequential and random reads without pauses, so that a target that is temporarily slow
-/// does not seem to read ahead.
+/// Alternates sequential and random reads without pauses, so that a target that is slow for a while
+/// is not mistaken for a target that reads ahead.
 fn alternate(
     runner: &mut StudyRunner<'_>,
     ReadTarget { name, job, bench }: ReadTarget<'_>,
@@ -376,7 +373,7 @@ fn alternate(
             region_offset: unread.at,
             region_bytes: unread.left() / each * each,
             pattern: Pattern::Random,
-            // With this seed, the round reads other offsets than the previous round.
+            // Each round has a different seed, so that it reads other offsets.
             seed: setting.workload.seed + round as u64,
             ..in_order.clone()
         };
@@ -398,8 +395,8 @@ fn alternate(
     Ok(())
 }
 
-/// Returns two latencies of the alternating reads (ns): the median of the slowest round of
-/// sequential reads, and the median of the fastest round of random reads.
+/// Returns two latencies of the alternating reads (ns): the highest median of a sequential round,
+/// and the lowest median of a random round.
 fn turns(evidence: &Evidence, target: &str) -> Option<(f64, f64)> {
     let of = |order: &str| -> Vec<f64> {
         let readings = evidence.read("turn", &[("target", target), ("order", order)]);
@@ -409,8 +406,8 @@ fn turns(evidence: &Evidence, target: &str) -> Option<(f64, f64)> {
     Some((most, of("at random").into_iter().reduce(f64::min)?))
 }
 
-/// Measures random reads with the same pauses as the sequential reads, in the range that is still
-/// unread.
+/// Measures random reads with the same pauses as the sequential reads, in the unread rest of the
+/// region.
 fn random_bursts(
     runner: &mut StudyRunner<'_>,
     ReadTarget { name, job, bench }: ReadTarget<'_>,
@@ -442,8 +439,8 @@ fn random_bursts(
     Ok(())
 }
 
-/// Returns the bursts of a target in one order of offsets, sorted by request size and then by
-/// pause.
+/// Returns the bursts of a target with one order of offsets ("in order" or "at random"), sorted by
+/// request size and then by pause.
 fn bursts(evidence: &Evidence, target: &str, order: &str) -> Vec<(u64, u64, Burst)> {
     let burst = |reading: &&Reading| {
         let (request, pause) = (reading.labels.get("request")?, reading.labels.get("pause")?);
@@ -481,9 +478,9 @@ impl ByteRange {
     }
 }
 
-/// Returns how many bytes the device had prefetched at the end of a pause. The upper end counts all
-/// fast reads. The lower end leaves out the bytes that the medium may have delivered while the fast
-/// reads ran.
+/// Returns how many bytes the device had prefetched at the end of a pause. The upper bound counts
+/// all fast reads. The lower bound excludes the bytes that the medium may have delivered during
+/// these reads.
 fn prefetched(request: u64, burst: &Burst) -> ByteRange {
     let most = request as f64 * burst.quick as f64;
     let meanwhile = request as f64 * burst.quick_ns / burst.unpaused_ns;
@@ -513,7 +510,7 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         );
         return;
     }
-    // A larger size was tried only if nearly all reads of the previous size were fast, so the
+    // A larger size was only tried if nearly all reads of the previous size were fast, so the
     // largest size decides.
     if let Some((request, _, _)) = in_order.last().filter(|(_, _, burst)| burst.is_helped()) {
         let of_size: Vec<_> = in_order.iter().filter(|(size, _, _)| size == request).collect();
@@ -545,8 +542,8 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     found.find("no-prefetch-depth", text);
 }
 
-/// Adds findings about how far the device reads ahead, from bursts of one size with increasing
-/// pauses.
+/// Adds findings about how far the device reads ahead. All bursts have the same request size, and
+/// are sorted by pause.
 fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
     let Some((request, pause, burst)) = bursts.last() else { return };
     let after = units::time(*pause as f64);
@@ -603,11 +600,12 @@ fn hits(
 ) {
     let block = evidence.curve("same-block", "bytes", target);
     let block = block.iter().find(|(size, _)| *size == bytes).map(|(_, ns)| *ns);
-    let mut others = vec![format!("{} in order without a pause", units::time(burst.unpaused_ns))];
+    let unpaused = units::time(burst.unpaused_ns);
+    let mut others = vec![format!("{unpaused} in sequential order without a pause")];
     others.extend(
         random
             .filter(|_| bytes == u64::from(REQUEST_BYTES[0]))
-            .map(|ns| format!("{} at random", units::time(ns))),
+            .map(|ns| format!("{} in random order", units::time(ns))),
     );
     let block = block.map_or_else(String::new, |ns| {
         format!(", {} if the same block is read again", units::time(ns))
@@ -800,7 +798,7 @@ mod tests {
             turn(&mut evidence, "at random", round, 1e6);
         }
         assert!(text_of(&evidence, "no-prefetch-depth").contains("keeps up"));
-        // Sequential reads were also slow in one round, so the device does not read ahead.
+        // One sequential round was slow too, so the device does not read ahead.
         turn(&mut evidence, "in order", "2", 1e6);
         assert!(text_of(&evidence, "no-prefetch-depth").contains("no read-ahead is visible"));
     }

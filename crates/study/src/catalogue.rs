@@ -1,8 +1,8 @@
 //! The built-in studies: the `Study` type and the list of all studies.
 //!
-//! Each study is one file in `catalogue/`. The file contains the analysis of the study and, if the
-//! plan is not enough, a special measurement. The plan is TOML, in `plans/` or in the file itself.
-//! To add a study, add its file and two lines here.
+//! Each study is one file in `catalogue/`. The file contains the analysis and, if it is not enough
+//! to measure the points of the plan, a special measurement. The plan is TOML, in `plans/` or in
+//! the file of the study. To add a study, declare its module here and add it to [`ALL`].
 
 use lab::evidence::Evidence;
 use lab::failure::{Failure, Outcome};
@@ -66,7 +66,7 @@ pub const ALL: &[&Study] = &[
 ];
 
 /// Names of the studies that several ranks can measure together. All trials of such a study run on
-/// all ranks, and the study makes its choices only from the merged results.
+/// all ranks, and all its choices depend only on the merged results.
 const ON_RANKS: &[&str] =
     &["request-size", "depth", "hints", "write-through", "allocate", "mix", "zones", "competing"];
 

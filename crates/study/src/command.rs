@@ -1,5 +1,5 @@
-//! Executes the `study` subcommand from options to exit code: checks and prepares the targets, runs
-//! the studies in sequence, prints the results and writes the page.
+//! Executes the `study` subcommand: checks and prepares the targets, runs the studies one after the
+//! other, prints the results and writes the page.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -36,10 +36,10 @@ const FILE_BYTES: u64 = 1 << 30;
 /// Default size of a test file with `--quick` (bytes).
 const QUICK_FILE_BYTES: u64 = 512 << 20;
 
-/// Targets, options and output of all requested studies.
+/// The targets and options of the `study` subcommand.
 #[derive(Clone, Debug)]
 pub struct StudyOptions {
-    /// Files, block devices, directories or simulated systems.
+    /// Files, block devices, directories, network targets or simulated systems.
     pub targets: Vec<PathBuf>,
     /// Size of the test file (bytes). None selects a default size.
     pub size: Option<u64>,
@@ -47,7 +47,7 @@ pub struct StudyOptions {
     pub quick: bool,
     /// Whether a study may switch the drive's write cache.
     pub toggle_write_cache: bool,
-    /// Prices, power and capacities that the user specified.
+    /// Prices, electrical power and capacities of the targets, as specified by the user.
     pub stated: Stated,
     /// Settings from the command line, which override the plans.
     pub typed: Settings,
@@ -59,11 +59,11 @@ pub struct StudyOptions {
     pub json: bool,
     /// Whether to print only results, warnings and errors.
     pub quiet: bool,
-    /// Whether to print what would be done and do nothing.
+    /// Whether to print what the studies would do, without doing it.
     pub plan: bool,
-    /// Whether to measure together with the other ranks of an MPI launcher.
+    /// Whether this process is one of several MPI ranks that measure together.
     pub mpi: bool,
-    /// Seed, permissions and buffer pages of all points.
+    /// Settings of all points: seed, write permissions and buffer pages.
     pub base: Experiment,
     /// Database, label, and the nominal rate of the hardware (PAP).
     pub run: RunOptions,
@@ -72,13 +72,13 @@ pub struct StudyOptions {
 }
 
 impl StudyOptions {
-    /// Returns the maximum size of a test file if the user specified no size (bytes).
+    /// Returns the maximum size of a test file without `--size` (bytes).
     fn file_bytes_max(&self) -> u64 {
         if self.quick { QUICK_FILE_BYTES } else { FILE_BYTES }
     }
 
-    /// Returns the options for this rank, with its own targets and its permissions to write to
-    /// them.
+    /// Returns the options for this MPI rank, with `{rank}` and `{host}` replaced in the targets
+    /// and in the paths that may be overwritten.
     fn of_rank(&self) -> StudyOptions {
         let target = |name: &PathBuf| share::path_of_rank(name, 0);
         let consent = share::consent_of_rank(&self.base.consent, 0);
@@ -97,7 +97,7 @@ impl StudyOptions {
             return Ok(());
         }
         let network = catalogue::NETWORK;
-        Err(Failure::usage(format!("--peer is for the study {network}; drop it")))
+        Err(Failure::usage(format!("--peer is for the study {network} only; drop --peer")))
     }
 
     /// Refuses `--mpi` on simulated systems or with a peer.
@@ -113,7 +113,7 @@ impl StudyOptions {
         };
         if self.mpi && self.targets.iter().any(is_simulated) {
             return Err(Failure::usage(
-                "a simulated system includes its hosts and does not run on MPI ranks; drop --mpi",
+                "a simulated system has its own hosts and cannot use MPI ranks; drop --mpi",
             ));
         }
         Ok(())
@@ -123,8 +123,8 @@ impl StudyOptions {
 /// Runs the studies and prints their results.
 ///
 /// # Errors
-/// Usage, refused, or I/O errors of a target, the page or the database. A failed study does not
-/// stop the other studies, but determines the exit code.
+/// The options are invalid, a target is refused, or I/O on a target, the page or the database
+/// fails. A failed study does not stop the other studies, but determines the exit code.
 pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcome {
     let options = &options.of_rank();
     options.check_peer(&requested)?;
@@ -148,7 +148,7 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
     let (started_unix_ns, host) = (unix_ns(), Host::read());
     let limits = (options.file_bytes_max(), options.base.seed);
     let consent = &options.base.consent;
-    // All targets are checked first, so that a wrong target fails before time is spent on others.
+    // All targets are checked before the first is prepared, because preparing a target takes time.
     options.targets.iter().try_for_each(|name| StudyTarget::check(name, consent))?;
     let ready = |name: &PathBuf| StudyTarget::ready(name, options.size, limits, consent, &lab);
     let session = Session {
@@ -170,7 +170,7 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
             break;
         }
         let made = match session.make(&name, study, plan) {
-            // After an interrupt, the completed studies are still reported.
+            // An interrupt ends the run, but the completed studies are still reported.
             Err(failure) if failure.exit == Exit::Interrupted && !all.is_empty() => break,
             made => made?,
         };
@@ -189,7 +189,7 @@ pub fn execute(requested: Vec<RequestedStudy>, options: &StudyOptions) -> Outcom
     Ok(exit)
 }
 
-/// Prints the reason for the exit code last, because its first mention may have scrolled away.
+/// Repeats the errors at the end, because their first mention may have scrolled away.
 fn say_why(exit: Exit, all: &[StudyResult]) {
     let names = |is: fn(&StudyResult) -> bool| -> String {
         let named: Vec<&str> =
@@ -223,7 +223,7 @@ fn exit_of(interrupted: bool, all: &[StudyResult]) -> Exit {
     }
 }
 
-/// Writes the page. Prints the document with `--json`, otherwise the names of the written files.
+/// Writes the page. With `--json`, prints the document, otherwise the names of the written files.
 fn show(
     options: &StudyOptions,
     console: &Console,
@@ -274,7 +274,7 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
     }
     if let Some(peer) = &options.peer {
         let address = &peer.address;
-        let path = peer.path.as_ref().map(|path| format!(", which also reads its file {path}"));
+        let path = peer.path.as_ref().map(|path| format!(" and let it read its file {path}"));
         let path = path.unwrap_or_default();
         console::data(&format!("read the counters of the halfpower peer {address}{path}"));
     }
@@ -285,10 +285,11 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Prints the points of one study, with their number, their time and the bytes they write.
+/// Prints the planned points of one study, with their number, their duration and the bytes that
+/// they write.
 fn print_points(one: &RequestedStudy, options: &StudyOptions, file_bytes: u64) -> Outcome<()> {
     if one.study.is_some() && !one.plan.has_points() {
-        console::data(&format!("{}: trials that are chosen during the study", one.name));
+        console::data(&format!("{}: the trials are chosen during the study", one.name));
         return Ok(());
     }
     let (mut sum, mut lines) = (Extent::default(), Vec::new());

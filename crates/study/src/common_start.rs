@@ -1,31 +1,31 @@
-//! A common start of several threads, each of which runs a stream of requests.
+//! Starts the request streams of several threads at the same time.
 //!
 //! Each thread takes a [`Place`]. When its stream is ready, the thread calls [`Place::wait`]. If
-//! its stream failed, the thread drops the place. After all threads have reported in one of these
-//! ways, a coordinating thread sets the start time.
+//! its stream failed, the thread drops the place instead. When every thread has done one or the
+//! other, a coordinating thread sets the start time.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use workload::Error;
 
-/// The state that the threads share.
 #[derive(Debug, Default)]
 struct State {
     /// Number of streams that are ready or have failed.
     reported: usize,
-    /// When all streams start (ns of the clock). `None` until the time is set, `Some(None)` if the
+    /// When all streams start (ns of the clock). `None` until this is decided. `Some(None)` if the
     /// streams must not start.
     start_ns: Option<Option<u64>>,
 }
 
-/// The common start of all streams.
+/// Lets several streams start at the same time.
 #[derive(Debug, Default)]
 pub struct CommonStart {
     state: Mutex<State>,
     changed: Condvar,
 }
 
-/// The handle through which the thread of one stream reports and waits for the start.
+/// The handle with which one thread reports that its stream is ready or failed, and waits for the
+/// start.
 #[derive(Debug)]
 pub struct Place<'a> {
     start: &'a CommonStart,
@@ -33,7 +33,7 @@ pub struct Place<'a> {
 }
 
 impl CommonStart {
-    /// Creates the handle of one more stream.
+    /// Creates a handle for one more stream.
     pub fn place(&self) -> Place<'_> {
         Place { start: self, has_reported: false }
     }
@@ -46,7 +46,8 @@ impl CommonStart {
         }
     }
 
-    /// Lets all streams start at `start_ns` (ns of the clock). With None, no stream starts.
+    /// Sets the start time of all streams (ns of the clock). With None, [`Place::wait`] returns an
+    /// error.
     pub fn begin(&self, start_ns: Option<u64>) {
         self.state().start_ns = Some(start_ns);
         self.changed.notify_all();
@@ -62,7 +63,7 @@ impl Place<'_> {
     /// Reports that the stream is ready, and waits for the start time (ns of the clock).
     ///
     /// # Errors
-    /// The streams must not start.
+    /// [`CommonStart::begin`] was called with None.
     pub fn wait(&mut self) -> Result<u64, Error> {
         self.report();
         let mut state = self.start.state();

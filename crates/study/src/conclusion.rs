@@ -1,5 +1,5 @@
-//! What a study concludes from its evidence: findings, verdicts on the papers' claims, advice, and
-//! charts and tables beyond those of the plan.
+//! The conclusion of a study: its findings, its verdicts on the papers' claims, its advice, and
+//! further charts and tables.
 //!
 //! Claims with a number are judged by [`papers::claims::judge`]. On most targets, a claim holds if
 //! the effect still exists. On a simulated machine of the papers, a claim holds only if the
@@ -21,7 +21,7 @@ pub struct Conclusion {
     pub findings: Vec<Finding>,
     /// Verdicts on the papers' claims, in the order in which they were tested.
     pub claims: Vec<ClaimResult>,
-    /// The rules of advice that bring a gain on this machine.
+    /// Advice whose gain was measured on this machine.
     pub advice: Vec<Advice>,
     /// Charts in addition to those of the plan.
     pub charts: Vec<Chart>,
@@ -57,23 +57,24 @@ impl Conclusion {
         self.claims.push(ClaimResult { id, verdict, value: None, here: here.into() });
     }
 
-    /// Adds a verdict on a claim. Does nothing with None, that is, if the claim was not measured.
+    /// Adds a verdict on a claim. Does nothing if `judged` is None, which means that the claim
+    /// was not measured.
     pub fn claim_if(&mut self, id: &'static str, judged: Option<(bool, String)>) {
         if let Some((holds, here)) = judged {
             self.claim(id, holds, here);
         }
     }
 
-    /// Judges a claim by a measured value and its description. Does nothing with None, that is, if
-    /// the value was not measured.
+    /// Judges a claim by a measured value and its description. Does nothing if `measured` is None.
     pub fn value_if(&mut self, id: &'static str, measured: Option<(f64, String)>) {
         if let Some((value, here)) = measured {
             self.value(id, Some(value), here);
         }
     }
 
-    /// Judges by the value measured here, in the unit of the claim, whether the effect of a claim
-    /// exists. Without a value, [`Conclusion::complete`] marks the claim as not testable.
+    /// Judges a claim by the value measured here, which must be in the unit of the claim. The claim
+    /// holds if the effect exists. If `value` is None, [`Conclusion::complete`] later marks the
+    /// claim as not testable.
     pub fn value(&mut self, id: &'static str, value: Option<f64>, here: impl Into<String>) {
         let (Some(value), Some(claim)) = (value, claim_of(id)) else { return };
         let verdict = claims::judge(&claim, value, Standard::Effect);
@@ -87,29 +88,30 @@ impl Conclusion {
         self.claims.push(ClaimResult { id, verdict, value: Some(value), here });
     }
 
-    /// Judges a claim about a gain, published in "times" or "percent", by the factor measured here.
-    /// `what` describes the two quantities that are compared.
+    /// Judges a claim about a gain by the factor measured here. The paper states the gain in
+    /// "times" or in "percent". `what` describes the two quantities that are compared.
     pub fn gain(&mut self, id: &'static str, times: Option<f64>, what: &str) {
         let (Some(times), Some(claim)) = (times, claim_of(id)) else { return };
         let value = if claim.unit == "percent" { (times - 1.0) * 100.0 } else { times };
         self.value(id, Some(value), format!("{what}: {}", words_of_times(times)));
     }
 
-    /// Judges a claim about a loss or a share, published in percent or as a ratio, by the share
-    /// measured here. `what` describes the share.
+    /// Judges a claim about a loss or a share by the share measured here. The paper states it in
+    /// percent or as a ratio. `what` describes the share.
     pub fn loss(&mut self, id: &'static str, share: Option<f64>, what: &str) {
         let (Some(share), Some(claim)) = (share, claim_of(id)) else { return };
         let value = if claim.unit == "percent" { share * 100.0 } else { share };
         self.value(id, Some(value), format!("{what}: {:.0}%", 100.0 * share));
     }
 
-    /// Judges the claims of a study on simulated machines of the papers. [`papers::reproduce`]
-    /// measures each claim with the paper's method, and the result must match the published number.
+    /// Judges the claims of a study again if the target is a simulated machine of the papers.
+    /// [`papers::reproduce`] measures each claim with the paper's method, and the result must match
+    /// the published number.
     ///
-    /// A claim that the paper measured on another of its machines is not testable. A claim that
-    /// `papers::reproduce` cannot compute keeps the study's value, which must match the published
-    /// number. `targets` contains the targets as on the command line. Other targets, and systems
-    /// with changed keys, are not machines of the papers, so the verdicts on them stay unchanged.
+    /// A claim is not testable if it cannot be simulated, or if the paper measured it on another
+    /// machine. If `papers::reproduce` cannot compute a claim, the study's own value must match the
+    /// published number. `targets` contains the targets as on the command line. Verdicts on other
+    /// targets, and on systems with changed keys, do not change.
     pub fn judge_as_reproduced(&mut self, ids: &[&'static str], targets: &[String]) {
         let systems: Vec<&str> =
             targets.iter().filter_map(|name| name.strip_prefix(PREFIX)).collect();
@@ -145,13 +147,13 @@ impl Conclusion {
         }
     }
 
-    /// Adds a rule of `advice.toml` with its gain in throughput on this machine (a factor). A rule
-    /// with a small gain is not added.
+    /// Adds a rule of `advice.toml` with the throughput gain measured here (a factor). Does nothing
+    /// if the gain is less than `survey::advice::GAIN_MIN`.
     pub fn advise(&mut self, rule: &str, gain: f64, setting: &str, evidence: impl Into<String>) {
         self.advise_in("throughput", rule, gain, setting, evidence);
     }
 
-    /// Adds a rule like [`Conclusion::advise`], with a gain in another quantity such as "CPU".
+    /// Adds a rule like [`Conclusion::advise`], but with a gain in another quantity, such as "CPU".
     pub fn advise_in(
         &mut self,
         gain_in: &'static str,
@@ -182,9 +184,10 @@ impl Conclusion {
         });
     }
 
-    /// Joins the conclusions of several targets. Findings and advice get the name of their target.
-    /// A claim lists the results of all targets, and holds if it holds on every target on which it
-    /// was tested. Equal results of a target that was specified several times count once.
+    /// Joins the conclusions of several targets. The name of the target is added to its findings
+    /// and advice. A claim lists the results of all targets, and holds if it holds on every target
+    /// on which it is testable. If a target was specified several times with the same findings,
+    /// only its first conclusion is used.
     pub fn of_each(all: Vec<(String, Conclusion)>) -> Conclusion {
         let mut joined = Conclusion::default();
         let mut said: Vec<(String, Vec<String>)> = Vec::new();
@@ -216,7 +219,7 @@ impl Conclusion {
         joined
     }
 
-    /// Merges the result of a claim on a further target into the results of the other targets.
+    /// Merges the result of a claim on one target into the results on other targets.
     fn add(&mut self, more: ClaimResult) {
         let Some(result) = self.claims.iter_mut().find(|result| result.id == more.id) else {
             return self.claims.push(more);
@@ -239,8 +242,8 @@ impl Conclusion {
     }
 }
 
-/// Measures a claim with the paper's method. The text of the result also contains the result of the
-/// study.
+/// Measures a claim with the paper's method. The returned text also contains the study's own
+/// result.
 fn reproduced(id: &'static str, claim: &Claim, study: Option<ClaimResult>) -> Option<ClaimResult> {
     let answer = reproduce::value_of(id)?;
     let verdict = reproduce::claim::verdict(claim, &answer);
@@ -255,13 +258,13 @@ fn reproduced(id: &'static str, claim: &Claim, study: Option<ClaimResult>) -> Op
     Some(ClaimResult { id, verdict, value: answer.ok(), here })
 }
 
-/// Judges the result of the study again: the value must match the published number.
+/// Judges the study's own result again. Now the value must match the published number.
 fn published_number(study: ClaimResult, claim: &Claim) -> ClaimResult {
     let judged = |value| claims::judge(claim, value, Standard::Reproduction);
     ClaimResult { verdict: study.value.map_or(study.verdict, judged), ..study }
 }
 
-/// Finds a claim of either paper by its id.
+/// Finds a claim by its id, such as R080.
 pub fn claim_of(id: &str) -> Option<Claim> {
     claims::named(id)
 }
@@ -307,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_gain_holds_from_half_of_the_published_one_on_a_logarithmic_scale() {
-        // The published gains are ten times (R065) and thirty percent (C133).
+        // R065 publishes a gain of ten times, and C133 a gain of 30 percent.
         for (id, times, holds) in
             [("R065", 3.2, true), ("R065", 3.1, false), ("C133", 1.15, true), ("C133", 1.1, false)]
         {
@@ -319,7 +322,7 @@ mod tests {
 
     #[test]
     fn a_loss_holds_from_half_of_it_and_an_upper_limit_up_to_it() {
-        // The published values are a loss of 50 percent (C073) and at most 20 percent (R153).
+        // C073 publishes a loss of 50 percent, and R153 an upper limit of 20 percent.
         for (id, share, holds) in
             [("C073", 0.25, true), ("C073", 0.2, false), ("R153", 0.2, true), ("R153", 0.3, false)]
         {

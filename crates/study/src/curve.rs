@@ -1,4 +1,5 @@
-//! Analysis of points by request size: peak, half-power size, CPU cost per request and per byte.
+//! Analyses points by request size: the peak rate, the half-power size, and the CPU cost per
+//! request and per byte.
 //!
 //! This module also compares two points and decides whether they differ by more than noise.
 
@@ -9,19 +10,19 @@ use survey::half_power::{self, REPEATABLE};
 
 use crate::conclusion::words_of_times;
 
-/// The plateau is not used as the peak if the highest rate is more than this many times the rate of
-/// the plateau.
+/// The measured plateau is used as the peak if the highest rate is at most this many times the rate
+/// of the plateau.
 const PLATEAU_REACH: f64 = 1.25;
 /// Two rates are "the same" if they differ by at most this share.
 const SAME: f64 = 0.1;
 /// A request size "reaches" the peak if its rate is at least this share of the highest rate.
 const AT_PEAK: f64 = 0.9;
 
-/// The lower and the upper limit of the assumed relative error of a CPU time.
+/// The minimum and the maximum relative error that are assumed for a CPU time.
 const CPU_ERRORS: (f64, f64) = (0.03, 0.5);
 
-/// Fits a fixed cost per request and a cost per KiB to the costs that `of` returns for the points.
-/// None if the costs were not measured or cannot be fitted.
+/// Fits a cost model (a fixed cost per request and a cost per KiB) to the costs that `of` returns.
+/// None if no costs were measured or the fit fails.
 pub fn cost_model(
     points: &[&MeasuredPoint],
     of: impl Fn(&MeasuredPoint) -> Option<f64>,
@@ -35,16 +36,16 @@ pub fn cost_model(
     costmodel::fit(&points).ok()
 }
 
-/// Returns the usable points with these flags, by rising request size.
+/// Returns the usable points with these flags, sorted by request size.
 pub fn by_size<'a>(evidence: &'a Evidence, flags: &[(&str, &str)]) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(flags);
     points.sort_by_key(|point| point.bytes());
     points
 }
 
-/// Returns the peak advertised performance of a curve (bytes per second), and its source. The first
-/// known source is used: the user (`--pap`), the slowest advertised link, the measured plateau, or
-/// the highest measured rate.
+/// Returns the peak advertised performance for a curve (bytes per second), and its source. The peak
+/// is `--pap`. If this is not set, it is the slowest advertised rate of a link. If no such rate is
+/// known, it is the measured plateau, or without a plateau the highest measured rate.
 pub fn pap(evidence: &Evidence, curve: &[&MeasuredPoint]) -> Option<(f64, String)> {
     let rates: Vec<f64> = curve.iter().map(|point| point.rate()).collect();
     let highest = rates.iter().copied().reduce(f64::max)?;
@@ -62,9 +63,9 @@ pub fn pap(evidence: &Evidence, curve: &[&MeasuredPoint]) -> Option<(f64, String
     })
 }
 
-/// Returns the smallest request size whose rate exceeds half of the peak (bytes). The first value
-/// is the smallest measured size. The second value is from a fit of the time T of a request of S
-/// bytes, T = f + s S.
+/// Returns the half-power size (bytes) twice: the smallest measured request size whose rate exceeds
+/// half of the peak, and the size from a fit. The fit models the time of a request of S bytes as
+/// T = f + s S.
 pub fn half_power(curve: &[&MeasuredPoint], pap: f64) -> (Option<u64>, Option<f64>) {
     let rates: Vec<(u64, f64)> = curve.iter().map(|point| (point.bytes(), point.rate())).collect();
     let fitted = half_power::fit(curve).ok().and_then(|fit| fit.fit_against(pap));
@@ -77,7 +78,7 @@ pub fn reaches_peak(curve: &[&MeasuredPoint]) -> Option<u64> {
     curve.iter().find(|point| point.rate() >= AT_PEAK * top).map(|point| point.bytes())
 }
 
-/// Returns the CPU time charged to the process, as a share of one CPU.
+/// Returns the share of one CPU that the process uses, from the CPU time charged to it.
 pub fn utilisation(point: &MeasuredPoint) -> Option<f64> {
     point.cpu_ns().map(|ns| ns * point.requests_per_s() / 1e9)
 }
@@ -93,9 +94,9 @@ pub fn differ(one: &MeasuredPoint, other: &MeasuredPoint) -> bool {
 /// The result of a comparison of two rates.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Comparison {
-    /// The rates are known to lie within 10% of each other.
+    /// The rates differ by at most 10%, even if noise is taken into account.
     Same,
-    /// The rates differ. The value is the first rate divided by the second.
+    /// The rates differ by more than noise. The value is the first rate divided by the second.
     Times(f64),
     /// Noise hides whether the rates differ. The value is the uncertainty of their ratio (share).
     Unclear(f64),
@@ -135,8 +136,8 @@ impl Comparison {
         }
     }
 
-    /// Explains why noise makes a claim about two points not testable. None if noise does not hide
-    /// the difference, so that the claim can be tested.
+    /// If noise makes a claim about the two points untestable, returns a text that says so. None if
+    /// the claim can be tested.
     pub fn noise(self) -> Option<String> {
         let words = self.words();
         let remedy = "measure for longer (--runtime, --trials)";
@@ -144,9 +145,10 @@ impl Comparison {
     }
 }
 
-/// Finds the step of a latency curve. Returns the last position with low latency, the first
-/// position with high latency, and the latency that separates low from high (ns). None if the last
-/// latency is less than `gain` times the first, or if the curve does not rise in one step.
+/// Finds the step of a latency curve, whose points are (position, latency in ns). Returns the last
+/// position before the step, the first position after it, and the latency that separates low from
+/// high (ns). None if the last latency is less than `gain` times the first, or if the curve does
+/// not rise in one step.
 pub fn edge(curve: &[(u64, f64)], gain: f64) -> Option<(u64, u64, f64)> {
     let (low, high) = (curve.first()?.1, curve.last()?.1);
     if high < gain * low {

@@ -1,7 +1,7 @@
-//! The table of the papers' disk cache program: the times of repeated and of sequential reads by
-//! request size.
+//! Builds the table of the papers' disk cache program: the times of repeated and of sequential
+//! reads, by request size.
 //!
-//! The study `device-cache` measures the repeated reads. The plan in this file is for the
+//! The study `device-cache` measures the repeated reads. This file contains the plan for the
 //! sequential reads.
 
 use analysis::units;
@@ -15,9 +15,9 @@ use crate::session::StudyResult;
 
 /// The request sizes of the sequential reads, as in the papers' table.
 const SIZES: [&str; 8] = ["512", "1k", "2k", "4k", "8k", "16k", "32k", "64k"];
-/// The part of the plan with two outstanding requests to a small region.
+/// The part of the plan that reads a small region with two outstanding requests.
 const TWO_DEEP: &str = "two-deep";
-/// Number of bytes in an MB, as in the papers.
+/// Number of bytes per MB in the papers.
 const MB: f64 = 1048576.0;
 
 /// Builds the plan of the sequential reads as TOML. The plan has a part for each request size, and

@@ -45,11 +45,11 @@ pub struct StudyDocument {
     pub claims: Vec<ClaimDocument>,
     /// Every point that was measured.
     pub points: Vec<StudyPointDocument>,
-    /// Measured numbers that are not rates of a workload.
+    /// Measured numbers that are not rates of a workload, such as the time of an object upload.
     pub readings: Vec<Reading>,
     /// The findings, most important first.
     pub findings: Vec<FindingDocument>,
-    /// The rules of advice that bring a gain on this machine.
+    /// Advice whose gain was measured on this machine.
     pub advice: Vec<Advice>,
     /// The parts of the plan that could not be measured, with the reasons.
     pub left_out: Vec<LeftOut>,
@@ -68,7 +68,7 @@ pub struct ClaimDocument {
     pub id: String,
     /// The statement of the paper.
     pub claim: String,
-    /// The published number.
+    /// The published number, with its unit.
     pub published: String,
     /// Whether the claim holds on this machine.
     pub verdict: Verdict,
@@ -85,9 +85,9 @@ pub struct StudyPointDocument {
     pub target: String,
     /// Number of targets that the point used at the same time.
     pub disks: u32,
-    /// The values of the flags that are not fields of the workload.
+    /// Values of the flags that the plan sets in addition to the fields of the workload, by flag.
     pub given: BTreeMap<String, String>,
-    /// The workload, its trials and the summary.
+    /// The workload, with its trials and their summary.
     #[serde(flatten)]
     pub point: PointDocument,
 }

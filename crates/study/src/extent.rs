@@ -1,6 +1,7 @@
-//! The extent of a plan: the numbers of points and trials, the time, and the bytes written.
+//! Computes how much a plan measures: the numbers of points and trials, the time, and the bytes
+//! written.
 //!
-//! `--plan` prints the extent before anything is measured.
+//! `--plan` prints these numbers before anything is measured.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -11,29 +12,29 @@ use lab::simulated_target::is_simulated;
 
 use crate::plan::Group;
 
-/// The extent of a plan. Time and bytes are upper bounds, because a trial ends when its time is
-/// over or when it has moved its bytes.
+/// How much a plan measures. Time and bytes are upper bounds, because a trial ends as soon as it
+/// reaches its time limit or its byte limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Number of points on all targets.
     pub points: u64,
     /// Number of trials of all points.
     pub trials: u64,
-    /// Time of all trials, without the time to prepare the page cache (ns).
+    /// Time of all trials, without the preparation of the page cache (ns).
     pub time_ns: u64,
     /// Maximum number of bytes written.
     pub written_bytes: u64,
 }
 
 impl Extent {
-    /// Computes the extent of a group on these targets. A test file has `file_bytes` bytes.
+    /// Computes the extent of a group on these targets. `file_bytes` is the size of a test file.
     ///
     /// # Errors
-    /// When flags of the group contradict each other or the targets, or there are too few targets.
+    /// Flags of the group contradict each other or the targets, or the group needs more targets.
     pub fn of(group: &Group, targets: &[PathBuf], file_bytes: u64) -> Outcome<Extent> {
         let mut experiment = group.experiment.clone();
         let (together, times) = match group.disks {
-            // A simulated system provides any number of disks.
+            // One simulated system is enough, because it provides any number of disks.
             Some(_) if targets.iter().all(|name| is_simulated(name)) => (&targets[..1], 1),
             Some(disks) if disks as usize > targets.len() => {
                 let count = targets.len();

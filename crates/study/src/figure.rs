@@ -1,7 +1,7 @@
-//! The charts of a plan. A chart shows a quantity of the points by the value of one flag, with a
-//! line for each value of other flags.
+//! The charts of a plan. A chart plots a quantity over the values of one flag, with a separate line
+//! for each value of other flags.
 //!
-//! A plan contains the names of the flags and of the quantity. `check` refuses unknown names.
+//! The plan specifies the quantity and the flags by name. `check` refuses unknown names.
 
 use lab::evidence::{Evidence, MeasuredPoint};
 use lab::experiment::parameters;
@@ -11,12 +11,13 @@ use report::units::Unit;
 
 use crate::plan::{FigurePlan, Plan, Words};
 
-/// A value, and the lower and the upper end of its interval. None if the value has no interval.
+/// A value, and the lower and the upper end of its interval. The ends are None if the value has no
+/// interval.
 type Value = (f64, Option<f64>, Option<f64>);
 
-/// A quantity that the y axis of a chart can show.
+/// A quantity that a chart can plot on the y axis.
 pub struct Metric {
-    /// Name of the quantity in a plan.
+    /// Name of the quantity in a plan, such as `iops`.
     pub name: &'static str,
     /// Label of the quantity on the axis.
     pub label: &'static str,
@@ -91,14 +92,14 @@ pub fn metric(name: &str) -> Option<&'static Metric> {
     METRICS.iter().find(|metric| metric.name == name)
 }
 
-/// Names that a figure can use as axis or filter, in addition to the flags of `sweep`: the part,
-/// the target and the disks of a point, and labels that built-in studies add.
+/// Names that a figure can use as axis or filter, in addition to the flags of `sweep`. The last
+/// three are labels that built-in studies add.
 const NOTED: [&str; 6] = ["part", "target", "disks", "caching", "at", "traced"];
 
-/// Refuses figures with an unknown quantity or axis, or with a part that the plan does not have.
+/// Refuses figures with an unknown quantity or axis, or with a part that is not in the plan.
 ///
 /// # Errors
-/// Usage, with the title of the figure and the unknown name.
+/// A usage error with the title of the figure and the unknown name.
 pub fn check(plan: &Plan) -> Outcome<()> {
     for figure in &plan.figures {
         let wrong = |what: String| Failure::usage(format!("figure {}: {what}", figure.title));
@@ -219,7 +220,7 @@ fn x_axis(flag: &str, series: &[Series]) -> (Unit, Scale) {
     (unit, if low > 0.0 && high > 4.0 * low { Scale::Log2 } else { Scale::Linear })
 }
 
-/// Returns the label of the axis that shows a flag.
+/// Returns the axis label of a flag.
 fn label_of(flag: &str) -> String {
     match flag {
         "bs" => "Request size".to_owned(),
@@ -238,7 +239,7 @@ fn label_of(flag: &str) -> String {
     }
 }
 
-/// Returns the name of the line to which a point belongs. A part whose name only repeats the
+/// Returns the name of the chart line to which a point belongs. A part whose name only repeats the
 /// operation is left out: `write`, not `write, writes`.
 fn line_of(point: &MeasuredPoint, by: &[String], y: &str) -> String {
     let operation = by.iter().find(|flag| *flag == "rw").map(|flag| point.word(flag));

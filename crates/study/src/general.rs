@@ -1,7 +1,5 @@
-//! The findings of a user's plan that uses no built-in study: the fastest point, its gain over the
-//! slowest, and the point with the least CPU per byte.
-//!
-//! These findings make sense for points of any kind.
+//! Analyses a user's plan that uses no built-in study: finds the fastest point, its gain over the
+//! slowest point, and the point with the least CPU time per byte.
 
 use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -9,8 +7,8 @@ use lab::evidence::{Evidence, MeasuredPoint};
 use crate::conclusion::Conclusion;
 use crate::curve;
 
-/// Reports for each direction the fastest point, its gain over the slowest point, and the point
-/// with the least CPU per byte.
+/// Reports the fastest point, its gain over the slowest point, and the point with the least CPU
+/// time per byte, separately for each direction (for example `randread`).
 pub fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
     let mut kinds: Vec<String> = evidence.usable().map(|point| point.word("rw")).collect();
@@ -26,7 +24,9 @@ pub fn analyse(evidence: &Evidence) -> Conclusion {
         };
         let against = match points.len() {
             1 => String::new(),
-            _ => format!("; compared with the slowest: {}", curve::compare(fast, slow).words()),
+            _ => {
+                format!("; compared with the slowest point: {}", curve::compare(fast, slow).words())
+            }
         };
         let rate = units::rate(fast.rate());
         found.find("fastest", format!("{}: {rate}, the fastest point{against}", name(fast)));
@@ -62,7 +62,9 @@ mod tests {
         let points = vec![cell(8192, &[("part", "a")]), cell(4096 * 8, &[("part", "b")])];
         let found = analyse(&evidence(points));
         assert!(found.findings[0].headline.starts_with("b: read"), "{:?}", found.findings);
-        assert!(found.findings[0].headline.ends_with("compared with the slowest: 4.00 times"));
+        assert!(
+            found.findings[0].headline.ends_with("compared with the slowest point: 4.00 times")
+        );
     }
 
     #[test]

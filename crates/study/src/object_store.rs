@@ -1,11 +1,11 @@
-//! Requests for whole objects of an S3 bucket from several threads, and the creation and removal of
-//! these objects.
+//! Makes requests for whole objects of an S3 bucket from several threads, and removes the objects
+//! afterwards.
 //!
-//! Each thread has its own connection and makes one request after the other. CPU time is the CPU
-//! time of these threads. All keys begin with one unique folder below the prefix that the user
-//! specified. Objects with other keys are never read, written or removed.
+//! Each thread has its own connection and one outstanding request. The reported CPU time is that of
+//! these threads. All keys begin with a unique folder below the prefix that the user specified.
+//! Objects outside of this folder are never read, written or removed.
 //!
-//! [`ObjectStore::remove`] removes every object and every unfinished upload in the folder, also
+//! [`ObjectStore::remove`] removes every object and every unfinished upload in the folder, even
 //! after a failure. A failed removal is tried again after a pause. If the removal fails repeatedly,
 //! the other objects are still removed, and the error message lists the objects that remain.
 
@@ -25,16 +25,16 @@ use lab::network_target;
 use lab::trials::Lab;
 use workload::content;
 
-/// The pauses before the removal of an object or upload is tried again (ns). The first pause is
-/// short, because often only a connection has failed.
+/// Pauses between the attempts to remove an object or upload (ns). The first pause is short,
+/// because often only a connection has failed.
 const PAUSES_NS: [u64; 3] = [10_000_000, 200_000_000, 1_000_000_000];
-/// The number of failed removals after which no further removal is tried, because the server is
-/// probably gone.
+/// After this many failed removals, no further removal is tried, because the server is probably
+/// unreachable.
 const FAILURES_MAX: usize = 20;
 /// Maximum number of leftover objects and uploads in the error message.
 const NAMED_MAX: usize = 5;
-/// Maximum number of pages of a list. The number is large, because servers may send pages with few
-/// keys or none.
+/// Maximum number of pages in a list. It is large because servers may send pages with few keys or
+/// none.
 pub const PAGES_MAX: usize = 10_000;
 /// Maximum number of keys in a list of the folder. A study creates far fewer.
 const KEYS_MAX: usize = 1_000_000;
@@ -46,19 +46,19 @@ pub const CONTENT_SEED: u64 = 0;
 pub struct Limit {
     /// The time after which no thread starts another request (ns).
     pub time_ns: u64,
-    /// Maximum number of requests of all threads together. A fast thread makes more of them than a
-    /// slow thread.
+    /// Maximum number of requests of all threads together. Fast threads make more of these requests
+    /// than slow threads.
     pub requests: u64,
 }
 
-/// The measurements of several threads.
+/// The combined measurements of several threads.
 #[derive(Clone, Debug, Default)]
 pub struct Load {
     /// Number of completed requests.
     pub requests: u64,
-    /// Time from the start until the last request of the slowest thread completed (ns).
+    /// Time from the first start of a thread until the last completion of a request (ns).
     pub elapsed_ns: u64,
-    /// CPU time of the threads (ns).
+    /// CPU time of all threads (ns).
     pub cpu_ns: u64,
     /// The times from a request until the first byte of its response (ns).
     pub first_byte: Histogram,
@@ -67,19 +67,18 @@ pub struct Load {
 }
 
 impl Load {
-    /// Returns the requests per second, over the time until the slowest thread completed its last
-    /// request.
+    /// Returns the requests per second over the elapsed time.
     pub fn requests_per_s(&self) -> f64 {
         self.requests as f64 * 1e9 / self.elapsed_ns.max(1) as f64
     }
 
-    /// Returns the CPU time of one request (ns). None without requests.
+    /// Returns the mean CPU time of a request (ns). None if there were no requests.
     pub fn cpu_ns_per_request(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.cpu_ns as f64 / self.requests as f64)
     }
 
-    /// Adds the requests of another thread. The elapsed time is not added, because the threads ran
-    /// at the same time.
+    /// Adds the measurements of another thread. The elapsed time is not added, because the threads
+    /// ran at the same time.
     fn add(&mut self, other: &Load) {
         self.requests += other.requests;
         self.cpu_ns += other.cpu_ns;
@@ -88,28 +87,29 @@ impl Load {
     }
 }
 
-/// The resources of a thread for its next request.
+/// What a thread can use for its next request.
 pub struct Turn<'a, C = ObjectClient> {
     /// The connection of the thread.
     pub client: &'a mut C,
     /// The buffer of the thread, filled with bytes that do not compress.
     pub buffer: &'a mut [u8],
-    /// Number of this request, counted from 0 over all threads.
+    /// Number of this request. The requests of all threads are counted together, from 0.
     pub number: u64,
 }
 
 /// The times until the first and until the last byte of the response to a request (ns).
 pub type Times = (u64, u64);
 
-/// The times of a request. None if no request was made, because all work is done.
+/// The times of a request. None if no request was made, because no work was left.
 pub type Done = Result<Option<Times>, Error>;
 
-/// Returns the times of an operation without its value.
+/// Returns the times of an operation and drops its value.
 pub fn times<T>(timed: &Timed<T>) -> Times {
     (timed.first_byte_ns, timed.total_ns)
 }
 
-/// The keys in the folder, with a record of the objects and uploads that may exist on the server.
+/// Builds the keys of objects in the folder, and records the objects and unfinished uploads that
+/// may exist on the server.
 #[derive(Debug)]
 pub struct ObjectKeys {
     /// The prefix of all keys, which ends with a slash.
@@ -117,7 +117,6 @@ pub struct ObjectKeys {
     made: Mutex<Made>,
 }
 
-/// The objects and unfinished uploads that may exist on the server.
 #[derive(Debug, Default)]
 struct Made {
     keys: BTreeSet<String>,
@@ -126,8 +125,8 @@ struct Made {
 }
 
 impl ObjectKeys {
-    /// Builds a key in the folder and records it, so that an object with this key is removed at the
-    /// end.
+    /// Builds a key in the folder and records it, so that [`ObjectStore::remove`] removes the
+    /// object.
     pub fn add(&self, name: &str) -> String {
         let key = self.key(name);
         self.made().keys.insert(key.clone());
@@ -145,7 +144,7 @@ impl ObjectKeys {
         format!("{}{name}", self.folder)
     }
 
-    /// Records an unfinished upload, which is aborted at the end.
+    /// Records an unfinished upload, so that [`ObjectStore::remove`] aborts it.
     pub fn began_upload(&self, key: &str, upload: &str) {
         self.made().uploads.insert((key.to_owned(), upload.to_owned()));
     }
@@ -170,11 +169,12 @@ pub struct ObjectStore<'a> {
 }
 
 impl<'a> ObjectStore<'a> {
-    /// Connects `threads` times, chooses a folder that has no objects, and checks that objects can
-    /// be listed, stored and removed in it.
+    /// Connects `threads` threads to the server and chooses a new folder. Checks that objects can
+    /// be listed, stored and removed in the folder.
     ///
     /// # Errors
-    /// The address contains no bucket, or the server cannot be reached or refuses a request.
+    /// The address contains no bucket, the folder is not empty, or the server cannot be reached or
+    /// refuses a request.
     pub fn open(lab: &'a Lab, address: &Address, threads: usize) -> Outcome<ObjectStore<'a>> {
         let connect = |payload| -> Outcome<Vec<ObjectClient>> {
             (0..threads).map(|_| network_target::object_client(address, payload)).collect()
@@ -195,29 +195,31 @@ impl<'a> ObjectStore<'a> {
         }
         let probe = store.keys.add("probe");
         let stored = store.unsigned[0].put(&probe, b"halfpower");
-        // The server may have stored the object even if the PUT failed.
+        // The object is removed even if the PUT failed, because the server may have stored it
+        // anyway.
         let removed = store.remove();
         stored?;
         removed?;
         Ok(store)
     }
 
-    /// Returns the prefix of all keys.
+    /// Returns the folder, which is the prefix of all keys.
     pub fn folder(&self) -> &str {
         &self.keys.folder
     }
 
-    /// Returns the keys of the folder, and a connection for single requests.
+    /// Returns the keys of the folder, and a connection for requests outside of
+    /// [`ObjectStore::load`].
     pub fn parts(&mut self) -> (&ObjectKeys, &mut ObjectClient) {
         (&self.keys, &mut self.unsigned[0])
     }
 
     /// Makes requests from `threads` threads at the same time until the limit or an interrupt.
-    /// `buffer_bytes` is the size of each thread's buffer. `request` makes one request. If it
-    /// returns `None`, its thread ends.
+    /// `buffer_bytes` is the size of each thread's buffer. The threads call `request` for each
+    /// request. A thread ends when `request` returns `None`.
     ///
     /// # Errors
-    /// The first request that failed.
+    /// A request failed. The first failure ends all threads.
     pub fn load(
         &mut self,
         payload: PayloadSignature,
@@ -234,8 +236,8 @@ impl<'a> ObjectStore<'a> {
         load(&mut clients[..threads], buffer_bytes, limit, stop, &request)
     }
 
-    /// Removes the objects with these keys with `threads` threads, also after an interrupt. If an
-    /// object cannot be removed, the other objects are still removed.
+    /// Removes the objects with these keys from `threads` threads. An interrupt does not stop the
+    /// removal. If an object cannot be removed, the other objects are still removed.
     ///
     /// # Errors
     /// Some objects cannot be removed.
@@ -257,7 +259,7 @@ impl<'a> ObjectStore<'a> {
         }
     }
 
-    /// Removes all objects and unfinished uploads, and checks with a list that none remains.
+    /// Removes all objects and unfinished uploads, and lists the folder to check that it is empty.
     ///
     /// # Errors
     /// An object or upload cannot be removed, or still exists. The message contains the folder, and
@@ -267,8 +269,8 @@ impl<'a> ObjectStore<'a> {
         let made: Vec<String> = self.keys.made().keys.iter().cloned().collect();
         let threads = self.unsigned.len();
         let failed = self.delete(&made, threads).err();
-        // The server may have executed a request after the client saw it fail. The list shows the
-        // objects that really exist.
+        // The server may have executed a request that failed for the client. A list shows which
+        // objects really exist.
         let late = self.list().and_then(|late| {
             let failed = self.delete(&late, threads).err();
             Ok((self.list()?, failed))
@@ -299,8 +301,8 @@ impl<'a> ObjectStore<'a> {
         Err(Failure::failed(format!("{what}{more}{why}")))
     }
 
-    /// Aborts the unfinished uploads, which a list does not show. Returns the uploads that could
-    /// not be aborted.
+    /// Aborts the unfinished uploads, because a list of objects does not show them. Returns the
+    /// uploads that could not be aborted.
     fn abort_uploads(&mut self) -> Vec<String> {
         let (mut left, clock) = (Vec::new(), Monotonic::uncalibrated());
         let uploads = self.keys.made().uploads.clone();
@@ -309,7 +311,7 @@ impl<'a> ObjectStore<'a> {
                 left.push(unfinished(
                     &key,
                     &upload,
-                    &"not tried, because too many removals failed",
+                    &"not removed, because too many removals failed",
                 ));
                 continue;
             }
@@ -344,7 +346,7 @@ fn list_all(
     let (mut keys, mut next) = (Vec::new(), None);
     for _ in 0..PAGES_MAX {
         let Listing { keys: found, next: behind } = page(next.as_deref())?;
-        // A faulty server may list other keys, but only objects in the folder may be removed.
+        // A faulty server may list keys outside of the folder. Those objects must not be removed.
         keys.extend(found.into_iter().filter(|key| key.starts_with(folder)));
         next = behind;
         if next.is_none() {
@@ -357,8 +359,8 @@ fn list_all(
     Err(Failure::failed(format!("the server's list of {folder} does not end")))
 }
 
-/// Tries an action until it succeeds, with the pauses of [`PAUSES_NS`] between the tries. Returns
-/// the error of the last try if all fail.
+/// Tries an action until it succeeds, with pauses of [`PAUSES_NS`] between the attempts. If all
+/// attempts fail, returns the error of the last attempt.
 fn again<T>(clock: &Monotonic, mut act: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     for pause_ns in PAUSES_NS {
         let done = act();
@@ -384,7 +386,7 @@ fn delete_each<C: Send>(
     let one = |turn: Turn<'_, C>| {
         let Some(key) = keys.get(turn.number as usize) else { return Ok(None) };
         if lock().len() >= FAILURES_MAX {
-            lock().push((key.clone(), "not tried, because too many removals failed".to_owned()));
+            lock().push((key.clone(), "not removed, because too many removals failed".to_owned()));
             return Ok(Some((0, 0)));
         }
         let client = turn.client;
@@ -412,7 +414,7 @@ fn load<C: Send>(
     let (start, failed) = (Barrier::new(clients.len()), AtomicBool::new(false));
     let (clock, begun) = (Monotonic::new(), AtomicU64::new(0));
     let is_over = || interrupted.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed);
-    // The two numbers that a thread returns are the times of its start and of its last completion
+    // Returns the measurements of one thread, its start time, and the time of its last completion
     // (ns of the clock).
     let run = |client: &mut C| -> Result<(Load, u64, u64), Error> {
         let mut buffer = vec![0; buffer_bytes];

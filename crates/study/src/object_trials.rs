@@ -1,7 +1,7 @@
-//! The trials of the study of object stores: PUT and GET for several object sizes and queue depths,
+//! Runs the trials of the study `objects`: PUT and GET for several object sizes and queue depths,
 //! multipart uploads, LIST and DELETE. The results are stored as readings in the evidence.
 //!
-//! Trials of PUT and GET run in rounds over all settings, so that a slow period of the server
+//! Each round runs one trial of every PUT and GET setting, so that a slow period of the server
 //! affects several settings instead of one. Each PUT creates a new object.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,38 +18,38 @@ use workload::content;
 
 use crate::object_store::{CONTENT_SEED, Limit, Load, ObjectStore, PAGES_MAX, times};
 
-/// Size of the objects of LIST and DELETE (bytes).
+/// Size of the objects for LIST and DELETE (bytes).
 const SMALL: u64 = 4 << 10;
-/// The object sizes for which signed payloads are measured (bytes).
+/// Sizes of the objects that are also stored with signed payloads (bytes).
 const SIGNED: [u64; 2] = [4 << 10, 1 << 20];
-/// Size of the parts of an upload (bytes). Servers require at least 5 MiB.
+/// Size of the parts of a multipart upload (bytes). Servers require at least 5 MiB.
 pub const UPLOAD_PART: u64 = 8 << 20;
-/// The numbers of parts that are uploaded at a time.
+/// Numbers of parts that are uploaded at the same time.
 pub const UPLOAD_PARALLEL: [usize; 2] = [1, 4];
 /// Time limit for storing the objects that LIST and DELETE need (ns).
 const FILL_NS: u64 = 20_000_000_000;
-/// The time limit of measurements that are limited only by the number of requests (ns).
+/// Time limit of measurements that end after a number of requests (ns).
 const UNLIMITED_NS: u64 = u64::MAX;
 
-/// The amount of measurements of the study `objects`.
+/// How much the study `objects` measures.
 pub struct Extent {
     sizes: &'static [u64],
-    /// Numbers of requests at a time, in rising order.
+    /// Numbers of simultaneous requests, from small to large.
     parallel: &'static [usize],
     rounds: u32,
     /// Length of a trial (ns).
     trial_ns: u64,
-    /// Maximum number of bytes that a PUT trial stores, which limits the space that is needed. Each
-    /// thread may store one object even if all objects together are larger.
+    /// Maximum number of bytes that a PUT trial stores, so that the server needs little space. Each
+    /// thread may store one object even if all threads together exceed this limit.
     trial_bytes: u64,
-    /// Number of objects for LIST and DELETE. A page of a list has up to 1000 objects.
+    /// Number of objects for LIST and DELETE. A page of a list contains at most 1000 objects.
     listed: u64,
-    /// Size of the uploaded object (bytes).
+    /// Size of the large object that is uploaded in one PUT and in parts (bytes).
     upload_bytes: u64,
 }
 
 impl Extent {
-    /// Returns the extent of the study, which is smaller with `--quick`.
+    /// Returns how much the study measures. With `--quick`, it measures less.
     pub fn of(quick: bool) -> Extent {
         if quick {
             return Extent {
@@ -73,7 +73,7 @@ impl Extent {
         }
     }
 
-    /// Returns the largest number of requests at a time.
+    /// Returns the largest number of simultaneous requests.
     pub fn threads(&self) -> usize {
         self.parallel.iter().copied().max().unwrap_or(1)
     }
@@ -96,7 +96,7 @@ impl Extent {
     }
 }
 
-/// The requests of a trial: their kind, the object size and the number of requests at a time.
+/// The parameters of a trial of PUT, GET or DELETE.
 #[derive(Clone, Copy)]
 struct Setting {
     op: &'static str,
@@ -105,7 +105,7 @@ struct Setting {
     payload: PayloadSignature,
 }
 
-/// The measurement of one target.
+/// The trials on one target.
 pub struct ObjectTrials<'a> {
     /// The folder on the server.
     pub store: ObjectStore<'a>,
@@ -118,11 +118,11 @@ pub struct ObjectTrials<'a> {
 }
 
 impl ObjectTrials<'_> {
-    /// Runs all measurements and notes their results. After an interrupt, only completed results
-    /// are noted.
+    /// Runs all measurements and notes their results. After an interrupt, notes only complete
+    /// results.
     ///
     /// # Errors
-    /// A request fails, or the content of an object differs from the stored content.
+    /// A request fails, or the server returns or lists other objects than were stored.
     pub fn measure(&mut self, interrupted: &AtomicBool, evidence: &mut Evidence) -> Outcome<()> {
         let is_over = || interrupted.load(Ordering::Relaxed);
         self.make_objects(is_over)?;
@@ -134,7 +134,7 @@ impl ObjectTrials<'_> {
                     break;
                 }
                 let load = self.trial(setting, round)?;
-                // An interrupted trial ended early, so it is not kept.
+                // An interrupted trial is not kept, because it ended early.
                 trials.extend((!is_over()).then_some(load));
             }
         }
@@ -169,7 +169,7 @@ impl ObjectTrials<'_> {
             let read = client.get(&key, &mut got)?.value;
             if read != bytes || got != made {
                 return Err(Failure::failed(format!(
-                    "{key}: GET returned other bytes than PUT stored"
+                    "{key}: GET did not return the data that PUT stored"
                 )));
             }
         }
@@ -252,8 +252,8 @@ impl ObjectTrials<'_> {
         Ok(())
     }
 
-    /// Uploads the large object in parts and returns the duration (ns), without the time to fill
-    /// the buffers. None after an interrupt.
+    /// Uploads the large object in parts and returns the duration without the time to fill the
+    /// buffers (ns). None after an interrupt.
     fn upload_in_parts(
         &mut self,
         name: &str,

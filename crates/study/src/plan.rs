@@ -1,16 +1,16 @@
-//! The plan of a study, a TOML file that describes what to measure. Built-in studies and studies of
-//! users (`halfpower sweep plan.toml`) share this format.
+//! The plan of a study: a TOML file that describes what to measure. Built-in studies and the plan
+//! files of users (`halfpower sweep plan.toml`) have the same format.
 //!
-//! Top-level keys are flags of `sweep` that apply to all points. Every list of values is an axis,
-//! and the points are the product of all lists. Further keys are:
+//! Top-level keys are flags of `sweep` and apply to all points. If flags have lists of values, all
+//! combinations of the values are measured. Further keys are:
 //!
-//! - `title`, and `asks`: the title of the study, and the question that it answers
-//! - `[quick]`: flags that replace other flags with `--quick`
-//! - `[[part]]`: a part with a `name`, its own flags and its own `quick` flags
+//! - `title` and `asks`: the title of the study, and the question that the study answers
+//! - `[quick]`: flags that get other values if `--quick` is used
+//! - `[[part]]`: a part of the study, with a `name`, its own flags, and its own `quick` table
 //! - `[[figure]]`: a chart
 //! - `disks`: the number of targets that each point uses at the same time
 //! - `compares`: whether findings compare the targets
-//! - `whole_device`: whether direct requests use the whole device of a simulated system
+//! - `whole_device`: whether direct requests access the whole device of a simulated system
 //! - `study`: the built-in study that measures the points and analyses the results
 
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ use serde::Deserialize;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-/// The parameter whose values are measured in separate groups, although it is an axis of `sweep`.
-/// Therefore reads are measured even if writes are not allowed.
+/// Each value of this flag gets a separate group, so that reads are measured even if writes are not
+/// allowed.
 const DIRECTION: &str = "rw";
 /// The flags that a plan must not set, because they apply to the whole run.
 const OF_THE_RUN: [&str; 12] = [
@@ -41,7 +41,6 @@ const OF_THE_RUN: [&str; 12] = [
     "html",
     "log",
 ];
-/// Maximum number of groups in a plan.
 const GROUPS_MAX: usize = 1_000;
 
 /// A parsed plan: the points and the charts of a study.
@@ -51,15 +50,15 @@ pub struct Plan {
     pub title: String,
     /// The question that the study answers.
     pub asks: String,
-    /// The built-in study that measures the points and analyses the results. None for general
-    /// findings.
+    /// Name of the built-in study whose code measures and analyses the points. None if the default
+    /// code is used.
     pub study: Option<String>,
-    /// Whether findings compare all targets instead of describing each target.
+    /// Whether the findings compare the targets. If not, each target gets its own findings.
     pub compares: bool,
-    /// Whether direct requests use the whole device of a simulated system, unless the keys of the
-    /// system specify a file.
+    /// Whether direct requests access the whole device of a simulated system, unless the user
+    /// specifies the size or position of the test file.
     pub whole_device: bool,
-    /// Default targets. Targets on the command line replace these targets.
+    /// The targets to measure if the command line specifies none.
     pub targets: Vec<PathBuf>,
     /// The charts to draw.
     pub figures: Vec<FigurePlan>,
@@ -88,7 +87,7 @@ pub struct FigurePlan {
     /// Whether the y axis is logarithmic.
     #[serde(default)]
     pub log: bool,
-    /// Flags that distinguish the lines.
+    /// Flags whose combinations of values each get a separate line in the chart.
     #[serde(default)]
     pub by: Vec<String>,
     /// Filter: the chart shows only points with these flag values.
@@ -96,7 +95,7 @@ pub struct FigurePlan {
     pub only: BTreeMap<String, Words>,
 }
 
-/// One accepted value, or a list of accepted values.
+/// The values of a flag that the filter of a chart accepts.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(untagged)]
 pub enum Words {
@@ -107,7 +106,7 @@ pub enum Words {
 }
 
 impl Words {
-    /// Checks whether at least one of the values passes the test.
+    /// Returns true if `is_it` is true for at least one of the values.
     pub fn any(&self, is_it: impl Fn(&str) -> bool) -> bool {
         match self {
             Words::One(one) => is_it(one),
@@ -116,7 +115,8 @@ impl Words {
     }
 }
 
-/// Points whose targets are opened in the same way.
+/// Points that are measured together, because they differ only in axes of `sweep`, such as `bs`.
+/// The targets are opened only once for a group.
 #[derive(Clone, Debug, Default)]
 pub struct Group {
     /// The part of the plan to which the points belong.
@@ -128,8 +128,8 @@ pub struct Group {
     pub experiment: Experiment,
     /// The flags of the points, as on the command line.
     pub words: Vec<String>,
-    /// The values of the parameters that are not axes of `sweep`, and other labels that distinguish
-    /// the points of this group from those of other groups.
+    /// Labels of the points, by name. They include the flags that are not axes of `sweep`, such as
+    /// the I/O scheduler.
     pub given: BTreeMap<String, String>,
     /// Changes to the simulated system for these points, such as "file_at=0.5". None if there are
     /// no changes.
@@ -140,7 +140,7 @@ impl Plan {
     /// Parses a plan.
     ///
     /// # Errors
-    /// Usage, with the line and the cause.
+    /// A usage error that states the line and the cause.
     pub fn parse(text: &str) -> Outcome<Plan> {
         let table: Table = toml::from_str(text).map_err(|error| {
             let line = settings::line_of(text, error.span().map_or(0, |span| span.start));
@@ -202,7 +202,7 @@ impl Plan {
         self.parts.iter().map(|part| part.name.as_str())
     }
 
-    /// Checks whether the plan specifies points. Otherwise, the study itself chooses all trials.
+    /// Returns true if the plan specifies points. If not, the code of the study chooses the trials.
     pub fn has_points(&self) -> bool {
         self.parts.iter().any(|part| !part.name.is_empty() || part.flags.iter().next().is_some())
     }
@@ -210,7 +210,7 @@ impl Plan {
     /// Returns all groups of points. Flags from the command line override flags of the plan.
     ///
     /// # Errors
-    /// Usage, if there are more than 1000 groups.
+    /// A usage error if there are more than 1000 groups.
     pub fn groups(&self, quick: bool, typed: &Settings) -> Outcome<Vec<Group>> {
         let mut groups = Vec::new();
         for part in &self.parts {
@@ -228,7 +228,8 @@ impl Plan {
 }
 
 impl Part {
-    /// Returns a copy of this part, overridden by the keys of a `[[part]]` table.
+    /// Creates the part of a `[[part]]` table. `self` has the defaults for keys that the table does
+    /// not set.
     fn with(&self, mut table: Table, lines: &Lines, path: &str) -> Outcome<Part> {
         let name = table.remove("name").map(|value| text_of("name", value)).transpose()?;
         let name = name.ok_or_else(|| {
@@ -265,7 +266,8 @@ impl Part {
         let with_disks = |disks| Group { disks, ..group.clone() };
         let mut groups: Vec<Group> = counts.into_iter().map(with_disks).collect();
         for setting in others {
-            // The number of groups is limited here to save memory. The caller returns the error.
+            // This limit saves memory. `Plan::groups` returns an error if there are too many
+            // groups.
             let each = groups.into_iter().take(GROUPS_MAX + 1);
             let each = each.map(|group| group.with_each(setting));
             groups = each.collect::<Outcome<Vec<_>>>()?.concat();
@@ -289,7 +291,7 @@ impl Group {
         self
     }
 
-    /// Returns one copy of this group for each value of the parameter.
+    /// Returns a copy of this group for each value of `setting`.
     fn with_each(&self, setting: &Setting) -> Outcome<Vec<Group>> {
         let with = |value: &String| {
             let mut group = self.clone().note(setting.parameter.name, value);
@@ -300,7 +302,8 @@ impl Group {
     }
 }
 
-/// The line numbers of the keys of a plan, by path, such as ".bs" or ".part.2.quick.bs".
+/// The line number of each key of a plan file. A path identifies a key, for example `.bs` or
+/// `.part.2.quick.bs`.
 struct Lines(BTreeMap<String, usize>);
 
 impl Lines {
@@ -331,14 +334,13 @@ impl Lines {
         }
     }
 
-    /// Formats the line number of the key at a path, such as "line 7: ". Returns an empty text if
-    /// the line is unknown.
+    /// Returns the start of an error message, for example "line 7: ", for the key at `path`. Empty
+    /// if the line is unknown.
     fn before(&self, path: &str) -> String {
         self.0.get(path).map(|line| format!("line {line}: ")).unwrap_or_default()
     }
 
-    /// Reads the flags of the table at a path. An error message starts with the line number and
-    /// `lead`.
+    /// Parses the flags of `table`. Error messages start with the line number and `lead`.
     fn flags(&self, path: &str, lead: &str, table: &Table) -> Outcome<Settings> {
         let mut flags = Settings::default();
         for (key, value) in table {
@@ -362,7 +364,7 @@ fn table_of(key: &str, value: Value) -> Outcome<Table> {
     match value {
         Value::Table(table) => Ok(table),
         _ => Err(Failure::usage(format!(
-            "{key} is a table; write the line [{key}] and its flags below"
+            "{key} must be a table; write a line [{key}], and below it the flags"
         ))),
     }
 }
@@ -371,7 +373,7 @@ fn tables_of(key: &str, value: Value) -> Outcome<Vec<Table>> {
     match value {
         Value::Array(values) => values.into_iter().map(|value| table_of(key, value)).collect(),
         _ => Err(Failure::usage(format!(
-            "{key} is a list of tables; begin each table with the line [[{key}]]"
+            "{key} must be a list of tables; begin each table with a line [[{key}]]"
         ))),
     }
 }
@@ -381,7 +383,7 @@ fn figures_of(value: Value, lines: &Lines) -> Outcome<Vec<FigurePlan>> {
         table.try_into().map_err(|error: toml::de::Error| {
             let line = lines.before(&format!(".figure.{number}"));
             let message = error.message().replace('\n', " ");
-            let known = "a figure has title, x, y, log, by and where";
+            let known = "the keys of a figure are title, x, y, log, by and where";
             Failure::usage(format!("{line}figure: {message}; {known}"))
         })
     };
@@ -393,7 +395,7 @@ fn disks_of(value: &Value) -> Outcome<Vec<u32>> {
     let number = |text: &String| text.parse().ok().filter(|n| (1..=1024).contains(n));
     numbers.iter().map(number).collect::<Option<Vec<u32>>>().ok_or_else(|| {
         Failure::usage(
-            "`disks` is the number of targets that each point uses, as in disks = [1, 2, 4]",
+            "`disks` must be numbers of targets per point from 1 to 1024, as in disks = [1, 2, 4]",
         )
     })
 }
@@ -462,8 +464,8 @@ mod tests {
             ("part = 4", "part is a list"),
             ("quick = 4", "quick is a table"),
             ("\n[[figure]]\ntitle = 'a'\nz = 'b'", "line 2: figure: "),
-            ("disks = 'many'", "`disks` is the number"),
-            ("disks = 0", "`disks` is the number"),
+            ("disks = 'many'", "`disks` must be"),
+            ("disks = 0", "`disks` must be"),
             ("title = ", "halfpower study depth --show"),
             ("title = 'x'\nplan = true", "use the flag --plan"),
             ("title = 'x'\nno_store = true", "use the flag --no-store"),

@@ -1,5 +1,5 @@
-//! The studies that the user specified on the command line: built-in studies, and plan files of
-//! users. This module also lists the built-in studies.
+//! Finds the studies that the user requests on the command line: built-in studies and plan files.
+//! Also lists all built-in studies.
 
 use std::path::Path;
 
@@ -16,8 +16,8 @@ use crate::plan::Plan;
 pub struct RequestedStudy {
     /// Name of the study, or of its plan file without the extension.
     pub name: String,
-    /// The built-in study that measures the points and analyses the results. None for general
-    /// findings.
+    /// The built-in study whose code measures and analyses the points. None if the default code is
+    /// used.
     pub study: Option<&'static Study>,
     /// What to measure.
     pub plan: Plan,
@@ -29,11 +29,11 @@ impl RequestedStudy {
         Ok(RequestedStudy { name: study.name.to_owned(), study: Some(study), plan })
     }
 
-    /// Returns the studies of a comma-separated list of names and plan files. `all` selects all
-    /// built-in studies.
+    /// Parses a comma-separated list of studies. Each item is the name of a built-in study or the
+    /// path of a plan file. `all` selects all built-in studies.
     ///
     /// # Errors
-    /// An unknown study, or a plan file that cannot be read or parsed.
+    /// If a study is unknown, or a plan file cannot be read or parsed.
     pub fn named(names: &str) -> Outcome<Vec<RequestedStudy>> {
         if names == "all" {
             return catalogue::ALL.iter().copied().map(RequestedStudy::built_in).collect();
@@ -48,10 +48,10 @@ impl RequestedStudy {
         names.split(',').map(|name| named(name.trim())).collect()
     }
 
-    /// Parses the text of a plan file. `path` is used for the name of the study and for errors.
+    /// Parses the text of the plan file `path`. The study gets the name of the file.
     ///
     /// # Errors
-    /// The plan is invalid. The message contains the path.
+    /// If the plan is invalid. The message contains the path.
     pub fn of_file(path: &Path, text: &str) -> Outcome<RequestedStudy> {
         let within = |failure: Failure| Failure {
             message: format!("{}: {}", path.display(), failure.message),
@@ -78,7 +78,6 @@ pub struct StudyList {
     studies: Vec<ListedStudy>,
 }
 
-/// A study in the list.
 #[derive(Debug, Serialize)]
 struct ListedStudy {
     name: &'static str,
@@ -93,7 +92,7 @@ impl StudyList {
     /// Lists all built-in studies.
     ///
     /// # Errors
-    /// The plan of a study is invalid.
+    /// If the plan of a built-in study is invalid.
     pub fn of_catalogue() -> Outcome<StudyList> {
         let listed = |study: &&'static Study| -> Outcome<ListedStudy> {
             let plan = Plan::parse(study.plan)?;

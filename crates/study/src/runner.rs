@@ -1,5 +1,5 @@
-//! Runs the plan of a study on its targets. The trials of all points are interleaved, except that
-//! points with different settings of the host (such as the I/O scheduler) run separately.
+//! Runs the plan of a study on its targets. The trials of all points are interleaved. Only points
+//! that need different host settings, such as another I/O scheduler, run separately.
 
 use std::path::PathBuf;
 
@@ -42,17 +42,18 @@ pub struct StudyRunner<'a> {
     pub base: &'a Experiment,
     /// Settings from the command line, which override the plan.
     pub typed: &'a Settings,
-    /// Test file size from the command line (bytes), which also limits files that grow.
+    /// Test file size from the command line (bytes). Files that grow during a trial have the same
+    /// limit.
     pub size: Option<u64>,
-    /// Path of the file on the server that the targets access, relative to the folder of the
+    /// The file on the server that the targets access, as a path relative to the folder of the
     /// halfpower peer. None if the user did not specify the path.
     pub peer_path: Option<&'a str>,
     /// The recorder, which stores finished trials.
     pub recorder: &'a mut Recorder,
-    /// The measurements up to now.
+    /// The measurements so far.
     pub evidence: Evidence,
-    /// The exit code for the first part of the plan that was left out. None if no part was left
-    /// out.
+    /// Exit code of the first error that prevented the measurement of a group of points. None if
+    /// there was no such error.
     pub refused: Option<Exit>,
     /// Charts of data that the evidence does not contain, such as single requests.
     pub charts: Vec<Chart>,
@@ -83,14 +84,15 @@ impl Ready {
         self.disks
     }
 
-    /// Returns the value of a flag that is not an axis of `sweep`, or an empty text if the flag is
-    /// not set.
+    /// Returns a label of the points, such as the value of a flag that is not an axis of `sweep`.
+    /// Empty if there is no such label.
     pub fn given(&self, flag: &str) -> &str {
         self.group.given.get(flag).map_or("", String::as_str)
     }
 
-    /// Returns whether the target is simulated, the settings of the host, and the targets to which
-    /// these settings apply. Trials of two groups are interleaved only if these values are equal.
+    /// Returns the values that two groups must share so that their trials can be interleaved: the
+    /// host settings, the targets to which these settings apply, and whether the target is
+    /// simulated.
     fn surroundings(&self) -> (bool, Vec<HostSetting>, Vec<PathBuf>) {
         let host = self.job.host.clone();
         // Without host settings, trials on different targets can be interleaved.
@@ -115,12 +117,12 @@ impl Ready {
 }
 
 impl StudyRunner<'_> {
-    /// Measures all points of the plan, on each target separately or, if the plan sets `disks`, on
-    /// several targets together. A part of the plan that does not fit a target is left out, with
-    /// the reason.
+    /// Measures all points of the plan on each target. If the plan sets `disks`, each point uses
+    /// several targets at the same time. A part of the plan that does not fit a target is left out,
+    /// and the reason is recorded.
     ///
     /// # Errors
-    /// When a request fails, or the user interrupts.
+    /// If a request fails, or the user interrupts the study.
     pub fn measure(&mut self) -> Outcome<()> {
         self.measure_groups(&self.groups()?)
     }
@@ -128,7 +130,7 @@ impl StudyRunner<'_> {
     /// Returns the groups of the plan.
     ///
     /// # Errors
-    /// Usage, if there are too many groups.
+    /// A usage error if there are too many groups.
     pub fn groups(&self) -> Outcome<Vec<Group>> {
         self.plan.groups(self.quick, self.typed)
     }
@@ -146,7 +148,7 @@ impl StudyRunner<'_> {
     /// Measures the given groups like [`StudyRunner::measure`].
     ///
     /// # Errors
-    /// When a request fails, or the user interrupts.
+    /// If a request fails, or the user interrupts the study.
     pub fn measure_groups(&mut self, groups: &[Group]) -> Outcome<()> {
         self.measure_groups_on(groups, self.study_targets)
     }
@@ -154,7 +156,7 @@ impl StudyRunner<'_> {
     /// Measures the given groups on the given targets.
     ///
     /// # Errors
-    /// When a request fails, or the user interrupts.
+    /// If a request fails, or the user interrupts the study.
     pub fn measure_groups_on(
         &mut self,
         groups: &[Group],
@@ -163,11 +165,11 @@ impl StudyRunner<'_> {
         self.measure_groups_by(groups, study_targets, &Self::run)
     }
 
-    /// Measures the given groups on the given targets. `run` is called instead of
-    /// [`StudyRunner::run`].
+    /// Measures the given groups on the given targets. The function `run` measures the opened
+    /// groups, instead of [`StudyRunner::run`].
     ///
     /// # Errors
-    /// When a request fails, or the user interrupts.
+    /// If a request fails, or the user interrupts the study.
     pub fn measure_groups_by(
         &mut self,
         groups: &[Group],
@@ -197,7 +199,8 @@ impl StudyRunner<'_> {
         match Changed::apply(job.targets.paths(), &job.host) {
             Ok(None) => run(self, &ready)?,
             Ok(Some(changed)) => {
-                // An open file keeps its old read-ahead, so the targets are opened again.
+                // A file that is already open keeps its old read-ahead setting, so the targets are
+                // opened again.
                 for one in &mut ready {
                     one.bench = Bench::ready(&one.job, self.lab)?;
                 }
@@ -214,7 +217,7 @@ impl StudyRunner<'_> {
     /// Opens the targets of a group. A group with targets that cannot be opened is left out.
     ///
     /// # Errors
-    /// When the user interrupts.
+    /// If the user interrupts the study.
     pub fn prepare(
         &mut self,
         group: &Group,
@@ -272,7 +275,7 @@ impl StudyRunner<'_> {
     /// Opens the targets of a group, for studies that run their own trials.
     ///
     /// # Errors
-    /// When flags contradict each other or do not fit the targets.
+    /// If flags contradict each other or do not fit the targets.
     pub fn bench(&mut self, group: &Group, set: &[StudyTarget]) -> Outcome<(Job, Bench)> {
         let mut job = Job::resolve(&self.experiment(group, set)?, true)?;
         self.keep_what_fits(&group.part, &mut job)?;
@@ -288,11 +291,11 @@ impl StudyRunner<'_> {
         Ok(Ready { group: group.clone(), first: first.unwrap_or(0), disks, job, bench })
     }
 
-    /// Leaves out points that do not fit the targets, such as unsupported request sizes and writes
-    /// without permission.
+    /// Leaves out points that cannot be measured on the targets, for example because the request
+    /// size is not supported or writes are not allowed.
     ///
     /// # Errors
-    /// When no point fits.
+    /// If no point can be measured.
     fn keep_what_fits(&mut self, part: &str, job: &mut Job) -> Outcome<()> {
         let Err(first) = bench::preparation(job) else { return Ok(()) };
         let (mut fitting, mut others) = (Vec::new(), Vec::new());
@@ -315,12 +318,13 @@ impl StudyRunner<'_> {
     /// Builds the experiment that measures a group on the given targets.
     ///
     /// # Errors
-    /// Usage, if parameters contradict each other.
+    /// A usage error if parameters contradict each other.
     pub fn experiment(&self, group: &Group, set: &[StudyTarget]) -> Outcome<Experiment> {
         let mut experiment = self.with_base(group);
         let simulated = set.iter().any(StudyTarget::is_simulated);
-        // A simulated system reports both bounds of the CPU cost without a soaker. With several
-        // ranks on a host, a soaker would take the CPUs of the other ranks.
+        // The soaker uses up idle CPU time to measure the upper bound of the CPU cost. Simulated
+        // systems know this bound. With several ranks on a host, a soaker would take the CPUs of
+        // the other ranks.
         experiment.soaker &= !simulated && self.lab.ranks.is_none();
         if simulated && experiment.engine_kinds == [Some(EngineKind::Sync)] {
             // In the simulator, all engines behave the same with one request at a time, so the
@@ -331,8 +335,8 @@ impl StudyRunner<'_> {
             self.add_target(group, study_target, &mut experiment)?;
         }
         if simulated {
-            // Simulated time costs little real time, and the papers' disks need seconds to reach a
-            // steady state.
+            // The disks of the papers need seconds to reach a steady state. Such long trials are
+            // possible because simulated time takes little real time.
             experiment.runtime_ns = experiment.runtime_ns.map(|ns| ns.max(SIMULATED_NS));
         }
         let bytes: Option<Vec<u64>> = set.iter().map(StudyTarget::bytes).collect();
@@ -400,9 +404,9 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// Returns the keys of a simulated system that make its file cover the whole device, as in the
-    /// papers, whose files filled their disks. None if the plan does not set `whole_device`, or the
-    /// user specified a file or its size.
+    /// Returns the keys of a simulated system that extend the test file over the whole device. (The
+    /// files in the papers filled the disks.) None if the plan does not set `whole_device`, if
+    /// requests are not direct, or if the user specified the size or position of the file.
     fn whole_device(&self, group: &Group, target: &StudyTarget) -> Option<[&'static str; 2]> {
         let name = target.name.to_string_lossy();
         let names_a_file = name.contains("file_size") || name.contains("file_at");
@@ -413,10 +417,10 @@ impl StudyRunner<'_> {
         (asked && !names_a_file).then_some(["file_at=0", "file_size=1t"])
     }
 
-    /// Measures opened groups, with all trials interleaved.
+    /// Measures groups whose targets are open. All trials are interleaved.
     ///
     /// # Errors
-    /// When a request fails, or the user interrupts.
+    /// If a request fails, or the user interrupts the study.
     pub fn run(&mut self, ready: &[Ready]) -> Outcome<()> {
         let mut settings: Vec<Setting<'_>> = Vec::new();
         let mut owners = Vec::new();
@@ -439,8 +443,8 @@ impl StudyRunner<'_> {
     /// Runs one trial of the given workload on an open target.
     ///
     /// # Errors
-    /// When the workload does not fit, a request fails, the result is invalid, or the user
-    /// interrupts.
+    /// If the workload does not fit the target, a request fails, the result is invalid, or the user
+    /// interrupts the study.
     pub fn trial(&self, job: &Job, bench: &Bench, workload: Workload) -> Outcome<Trial> {
         let setting = Setting { workload, ..bench.setting(job, &job.axes[0]) };
         setting.place.check_fit(&setting.workload)?;
@@ -502,7 +506,7 @@ impl StudyRunner<'_> {
     }
 }
 
-/// Returns the file size of a simulated system minus the offset (bytes).
+/// Returns the number of bytes in the simulated file after the offset of the experiment.
 fn simulated_bytes(experiment: &Experiment) -> Option<u64> {
     let job = Job::resolve(experiment, true).ok()?;
     let bytes = simulated::facts(job.targets.simulated()?).size_bytes;

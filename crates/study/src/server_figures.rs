@@ -1,11 +1,12 @@
-//! What a network path costs its server. A halfpower peer on the server reports the CPU time per
-//! request and per KiB, the bytes that the device and the network move per byte delivered, and how
-//! fast the server itself reads the same file.
+//! Computes what the requests of a client cost the server: the CPU time per request and per KiB,
+//! and the bytes that the server's device and network move for each byte that is read or written.
+//! Also compares the client's reads with the server's own reads of the same file. A halfpower peer
+//! on the server provides the readings.
 //!
-//! The counters cover the whole machine. Therefore the load of the server while nothing is measured
-//! (the background) is subtracted. If client and server are the same machine, the CPU time of the
-//! client's process is subtracted too, and the findings mention this. All findings are derived from
-//! stored readings.
+//! The counters cover the whole server. Therefore the load of the server while no trial runs (the
+//! background load) is subtracted. If client and server are the same machine, the CPU time of the
+//! client's process is subtracted too, and the findings mention this. All findings are computed
+//! from stored readings.
 
 use std::collections::BTreeMap;
 
@@ -24,32 +25,34 @@ use report::units::Unit;
 use crate::conclusion::{Conclusion, words_of_time, words_of_times};
 use crate::runner::StudyRunner;
 
-/// The part of the plan with one request at a time, from which costs are fitted.
+/// Name of the part of the plan that measures one request at a time. The costs per request and per
+/// KiB are fitted to this part.
 pub const ONE: &str = "one at a time";
-/// The part of the plan with random requests.
+/// Name of the part of the plan that measures random requests.
 const RANDOM: &str = "random";
-/// The part under which missing figures of the server are listed as left out.
+/// Name under which missing figures of the server are listed as left out.
 const PART: &str = "server";
 /// A request size at which the client's reads are compared with the server's own reads (bytes).
 const LARGE: u64 = 64 << 10;
-/// The number of intervals in which the background load of the server is measured, and the length
-/// of an interval (ns).
+/// Number and length (ns) of the intervals in which the background load of the server is measured.
 const BACKGROUND: (u32, u64) = (8, 250_000_000);
-/// The length of a trial in which the server reads its own file, without and with `--quick` (ms).
+/// Length of the trials in which the server reads its own file (ms): without `--quick`, and with
+/// it.
 const READ_TRIAL_MS: (u32, u32) = (1000, 300);
-/// A target is on the server if the server's network moved at least this share of the bytes.
+/// If the server's network moved at least this share of a target's bytes, the target is on the
+/// server.
 const CROSSED: f64 = 0.5;
-/// If the server's device moved at least this share of the bytes, all bytes count as moved by the
-/// device, and no bytes as served from the server's cache.
+/// If the server's device moved at least this share of the bytes, the findings ignore the server's
+/// cache.
 const FROM_DEVICE: f64 = 0.9;
-/// The costs are computed only if the background load uses at most this share of the server's CPUs.
-/// With a higher load, trials take CPU time from other work instead of idle time, so the difference
-/// from the background load is not the cost of the trials.
+/// Maximum share of the server's CPUs that the background load may use. With a higher load, the
+/// trials take CPU time from other work, so subtracting the background load does not give the cost
+/// of the trials.
 const BUSY: f64 = 0.5;
-/// The half-width of a 95% interval (standard errors).
+/// Half width of a 95% confidence interval, in standard errors.
 const ERRORS: f64 = 2.0;
 
-/// Notes the server's name and CPUs, and measures its background load.
+/// Records the name and the CPUs of the server, and measures the background load before the trials.
 pub fn begin(runner: &mut StudyRunner<'_>) {
     let lab = runner.lab;
     let Some(watch) = &lab.server else { return };
@@ -74,8 +77,7 @@ fn note_background(runner: &mut StudyRunner<'_>, watch: &ServerWatch, when: &str
     }
 }
 
-/// Returns the background load, as one interval that contains the intervals measured before and
-/// after the trials.
+/// Returns the background load. Its interval covers the measurements before and after the trials.
 fn background(evidence: &Evidence) -> Option<Interval> {
     let before = interval(evidence, "server-background", &[("when", "before")])?;
     let after = interval(evidence, "server-background", &[("when", "after")]).unwrap_or(before);
@@ -86,7 +88,7 @@ fn background(evidence: &Evidence) -> Option<Interval> {
     })
 }
 
-/// Measures how many CPUs of the server are busy without the trials, with a 95% interval.
+/// Measures how many CPUs of the server are busy while no trial runs, with a 95% interval.
 fn measure_background(watch: &ServerWatch, lab: &Lab) -> Option<Interval> {
     let first = watch.counters()?;
     let (mut last, mut shares) = (first.clone(), Vec::new());
@@ -126,7 +128,7 @@ fn note_interval(
     }
 }
 
-/// Returns an interval that [`note_interval`] noted.
+/// Reads an interval that [`note_interval`] recorded.
 fn interval(evidence: &Evidence, quantity: &str, labels: &[(&str, &str)]) -> Option<Interval> {
     let edge = |edge| evidence.value(quantity, &[labels, &[("interval", edge)]].concat());
     Some(Interval { value: edge("value")?, low: edge("low")?, high: edge("high")? })
@@ -144,7 +146,7 @@ fn is_client(evidence: &Evidence) -> bool {
     !evidence.read("server-cpus", &[("is-client", "yes")]).is_empty()
 }
 
-/// Notes what the trials cost the server, and measures how fast the server itself reads the file.
+/// Records what the trials cost the server, and measures how fast the server itself reads its file.
 pub fn end(runner: &mut StudyRunner<'_>) {
     let lab = runner.lab;
     let Some(watch) = &lab.server else { return };
@@ -176,7 +178,7 @@ pub fn end(runner: &mut StudyRunner<'_>) {
     }
 }
 
-/// Returns the points of a target that only read, or only write.
+/// Returns the points of the target `name` that only read (if `rw` is "read") or only write.
 fn of_direction<'a>(evidence: &'a Evidence, name: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let percent = if rw == "read" { 100 } else { 0 };
     let fits =
@@ -184,8 +186,8 @@ fn of_direction<'a>(evidence: &'a Evidence, name: &str, rw: &str) -> Vec<&'a Mea
     evidence.usable().filter(fits).collect()
 }
 
-/// Returns the names of the targets whose bytes crossed the network of the server. These targets
-/// are files of the server, accessed by address or on a mounted share. Local files are left out.
+/// Returns the names of the targets whose data crossed the network of the server. Such targets are
+/// accessed by address or on a mounted share. Local files of the client are left out.
 fn served_targets(evidence: &Evidence) -> Vec<String> {
     let mut moved: BTreeMap<&str, (f64, f64)> = BTreeMap::new();
     for point in evidence.usable() {
@@ -200,8 +202,8 @@ fn served_targets(evidence: &Evidence) -> Vec<String> {
     served.map(|(name, _)| name.to_owned()).collect()
 }
 
-/// Returns the server's usage, the requests and the bytes of each trial of a point. Trials for
-/// which the server's counters were not read are left out.
+/// Returns the load of the server, the number of requests and the number of bytes for each trial of
+/// a point. Trials without counters of the server are left out.
 fn usages(point: &MeasuredPoint) -> Vec<(&ServerUsage, u64, u64)> {
     let trials = point.point.trials.iter();
     let usage = trials.filter_map(|trial| {
@@ -211,8 +213,8 @@ fn usages(point: &MeasuredPoint) -> Vec<(&ServerUsage, u64, u64)> {
     usage.collect()
 }
 
-/// Returns the CPU time of the server per request of a point (ns). The 95% interval combines the
-/// uncertainty of the background, the clock ticks in which the kernel counts CPU time, and the
+/// Returns the CPU time of the server per request (ns). The 95% interval includes the uncertainty
+/// of the background load, the resolution of the kernel's CPU times (one clock tick), and the
 /// scatter between trials.
 fn cpu_per_request(
     point: &MeasuredPoint,
@@ -238,7 +240,8 @@ fn cpu_per_request(
     Some(Interval::symmetric(value, of_background.hypot(of_ticks).hypot(of_scatter)))
 }
 
-/// Notes the CPU time of the server for each point, and the cost per request and per KiB.
+/// Records the server's CPU time per request for each point, and the fitted costs per request and
+/// per KiB.
 fn note_costs(evidence: &mut Evidence) {
     let background = background(evidence);
     let Some(background) = background.filter(|busy| !is_too_busy(evidence, *busy)) else { return };
@@ -270,8 +273,8 @@ fn note_costs(evidence: &mut Evidence) {
     }
 }
 
-/// Notes how many bytes the server's device and network moved for each byte delivered, and the
-/// share of interrupts in the server's CPU time.
+/// Records how many bytes the server's device and network moved for each byte that was read or
+/// written, and the share of interrupts in the server's CPU time.
 fn note_bytes(evidence: &mut Evidence) {
     let mut noted = Vec::new();
     for name in served_targets(evidence) {
@@ -301,8 +304,8 @@ fn note_bytes(evidence: &mut Evidence) {
                 let labels = labels(("device", device.clone()));
                 noted.push(("server-device-bytes", unit, labels, moved / bytes));
             }
-            // A byte may pass several interfaces, such as a bridge and a card, so only the busiest
-            // interface counts.
+            // The same byte may pass several interfaces, such as a bridge and a network card, so
+            // only the busiest interface counts.
             let busiest = interfaces.into_iter().max_by(|a, b| a.1.total_cmp(&b.1));
             if let Some((interface, moved)) = busiest {
                 let labels = labels(("interface", interface.clone()));
@@ -325,12 +328,12 @@ fn note_bytes(evidence: &mut Evidence) {
     }
 }
 
-/// The reads that the server itself makes for comparison: request size (bytes), depth, and whether
-/// the offsets are random.
+/// Setting of the server's own reads: request size (bytes), queue depth, and whether the offsets
+/// are random.
 type OwnReads = (u64, u32, bool);
 
 /// Selects the reads of a target that are compared with the server's own reads: 64 KiB reads one at
-/// a time, the fastest sequential reads, and the deepest random reads.
+/// a time, the fastest sequential reads, and the random reads with the greatest depth.
 fn compared<'a>(evidence: &'a Evidence, name: &str) -> Vec<(OwnReads, &'a MeasuredPoint)> {
     let points = of_direction(evidence, name, "read");
     let is_random = |point: &&&MeasuredPoint| point.part == RANDOM;
@@ -348,8 +351,8 @@ fn compared<'a>(evidence: &'a Evidence, name: &str) -> Vec<(OwnReads, &'a Measur
     chosen
 }
 
-/// Lets the server read the file itself with the same settings as the client, with direct I/O and
-/// through the server's cache.
+/// Makes the server read its file with the same settings as the client, first with direct I/O and
+/// then through the server's cache. Records the rates.
 fn alone(runner: &mut StudyRunner<'_>, watch: &ServerWatch, path: &str) {
     let milliseconds = if runner.quick { READ_TRIAL_MS.1 } else { READ_TRIAL_MS.0 };
     let mut noted = Vec::new();
@@ -369,8 +372,8 @@ fn alone(runner: &mut StudyRunner<'_>, watch: &ServerWatch, path: &str) {
                 let answer = known.entry(key).or_insert_with(|| watch.read_trial(&trial));
                 let result = match answer {
                     Some(Ok(result)) if result.direct == direct => result,
-                    // The server does not support direct I/O and read through its cache instead,
-                    // which the next trial measures.
+                    // The server does not support direct I/O, so it read through its cache. The
+                    // next trial measures such reads.
                     Some(Ok(_)) => continue,
                     Some(Err(why)) => {
                         let reason = format!("the server itself cannot read {path}: {why}");
@@ -418,7 +421,7 @@ pub fn conclude(found: &mut Conclusion, evidence: &Evidence) {
     found.tables.extend(table(rows));
 }
 
-/// Returns the target and the direction of each path for which the server's load was measured.
+/// Returns each target and direction (read or write) for which the server's load was measured.
 fn paths(evidence: &Evidence) -> Vec<(&str, &str)> {
     let mut paths = Vec::new();
     for reading in evidence.read("server-interrupts", &[]) {
@@ -433,7 +436,7 @@ fn machine(found: &mut Conclusion, evidence: &Evidence, server: &Reading) {
     let Some(busy) = background(evidence) else { return };
     let Interval { value, low, high } = busy;
     let [value, low, high] = [value, low, high].map(|cpus| format!("{:.2}", cpus.max(0.0)));
-    let idle = format!("{value} ({low} to {high}) of its CPUs are busy without the trials");
+    let idle = format!("{value} ({low} to {high}) of the CPUs are busy while no trial runs");
     let (host, cpus, cpu) = (label("host"), server.value, label("cpu"));
     let text = if is_client(evidence) {
         format!(
@@ -474,7 +477,8 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, host: &str, (name, rw): (&s
     );
 }
 
-/// Returns the first reading of a quantity for a path, as the value of `label` and the number.
+/// Returns the first reading of a quantity for a target and direction: the value of `label`, and
+/// the number.
 fn labelled<'a>(
     evidence: &'a Evidence,
     quantity: &str,
@@ -486,9 +490,9 @@ fn labelled<'a>(
     Some((reading.labels.get(label)?, reading.value))
 }
 
-/// Reports the bytes that the server's network and device move for each byte delivered. By the sum
-/// rule, each byte crosses the server's bus twice: between network and memory, and between memory
-/// and device.
+/// Reports the bytes that the server's network and device move for each byte that is read or
+/// written. By the sum rule, each byte crosses the server's bus twice: between network and memory,
+/// and between memory and device.
 fn bytes(found: &mut Conclusion, evidence: &Evidence, path: (&str, &str)) {
     let (name, rw) = path;
     let Some((interface, network)) = labelled(evidence, "server-network-bytes", path, "interface")
@@ -518,9 +522,9 @@ fn bytes(found: &mut Conclusion, evidence: &Evidence, path: (&str, &str)) {
         }
         Some(moved) if reads => {
             let cached = 100.0 * (1.0 - moved).clamp(0.0, 1.0);
-            format!(": the server's cache delivers {cached:.0}%, without reads of the device")
+            format!(": the server's cache delivers {cached:.0}% of the data")
         }
-        Some(_) => ": the other bytes are still in the server's cache when a trial ends".to_owned(),
+        Some(_) => ": the server's cache still holds the rest when a trial ends".to_owned(),
         None => String::new(),
     };
     found.find(
@@ -557,8 +561,7 @@ fn own_reads(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// Formats the rate of the client relative to the server's own rate, with direct I/O or through the
-/// server's cache.
+/// Formats the ratio of the client's rate to the rate of the server's own reads.
 fn own_read(evidence: &Evidence, alone: &Reading) -> String {
     let labels: Vec<(&str, &str)> =
         alone.labels.iter().map(|(name, word)| (&**name, &**word)).collect();
@@ -568,7 +571,7 @@ fn own_read(evidence: &Evidence, alone: &Reading) -> String {
     match evidence.value("server-delivered", &labels) {
         Some(share) => format!("{} the server's rate {how} ({rate})", words_of_times(share)),
         None => format!(
-            "unknown {how}, because --max-rate limits the peer to {rate} (raise it to compare)"
+            "unknown {how}, because --max-rate limits the peer to {rate} (raise --max-rate)"
         ),
     }
 }
@@ -619,7 +622,6 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::peer::counters::{DeviceBytes, InterfaceBytes};
 
-    /// The length of each trial (ns).
     const ELAPSED_NS: u64 = 1_000_000_000;
 
     /// Builds a point whose requests each cost the server 20 us of CPU plus 2 us per KiB. Other

@@ -44,12 +44,12 @@ pub struct Session<'a> {
     pub typed: Settings,
     /// Test file size from the command line (bytes).
     pub size: Option<u64>,
-    /// Path of the file on the server that the targets access, relative to the folder of the
+    /// The file on the server that the targets access, as a path relative to the folder of the
     /// halfpower peer. None if the user did not specify the path.
     pub peer_path: Option<String>,
 }
 
-/// The results of a study that the database stores in addition to its points.
+/// What the database stores for a study in addition to the points.
 #[derive(Debug, Serialize)]
 struct KeptFindings<'a> {
     findings: Vec<FindingDocument>,
@@ -70,7 +70,8 @@ pub struct StudyResult {
     pub evidence: Evidence,
     /// The findings, claims and advice drawn from the evidence.
     pub conclusion: Conclusion,
-    /// The charts of the plan, of the analysis and of single requests, in this order.
+    /// All charts: first those of the plan, then those of the analysis, then those of single
+    /// requests.
     pub charts: Vec<Chart>,
     /// Why the study failed. None if it did not fail.
     pub failure: Option<String>,
@@ -92,8 +93,8 @@ impl Session<'_> {
     /// Runs a built-in study or a user's plan.
     ///
     /// # Errors
-    /// Interrupted, if nothing was measured before the interrupt, and errors of the database. A
-    /// failed study is reported in [`StudyResult::failure`], so that the next study can run.
+    /// If the user interrupts the study before anything was measured, or if the database fails.
+    /// Other failures are returned in [`StudyResult::failure`], so that the next study can run.
     pub fn make(
         &self,
         name: &str,
@@ -225,8 +226,8 @@ impl Session<'_> {
     }
 }
 
-/// Analyses each target separately, or all together if the plan compares them. `names` are the
-/// targets as given on the command line.
+/// Analyses each target separately, or all targets together if the plan compares them. `names` are
+/// the targets as given on the command line.
 fn analyse(
     study: Option<&'static Study>,
     plan: &Plan,

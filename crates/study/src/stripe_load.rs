@@ -1,16 +1,16 @@
 //! Load balance of random requests over the members of a stripe.
 //!
-//! Random requests do not spread evenly. D requests that are placed at random on N members at the
-//! same time keep N (1 - (1 - 1/N)^D) members busy on average. In a closed loop, where each
-//! completed request is replaced by a new random request, queues form, and only N D / (D + N - 1)
-//! members are busy if service times are exponential. With constant service times, the number lies
-//! between the two formulas.
+//! Random requests do not spread evenly. If D requests are placed at random on N members, all at
+//! the same time, N (1 - (1 - 1/N)^D) members are busy on average. In a closed loop, a new random
+//! request replaces each completed request, so queues form. Then only N D / (D + N - 1) members are
+//! busy if service times are exponential. With constant service times, the number of busy members
+//! lies between the results of the two formulas.
 
 use ioengine::stripe::Layout;
 use workload::LoggedRequest;
 
-/// Returns the expected number of busy devices if `requests` requests are placed at random, all at
-/// the same time.
+/// Returns the expected number of busy devices if all requests are placed at random at the same
+/// time.
 pub fn busy_open(targets: u32, requests: u32) -> f64 {
     let targets = f64::from(targets);
     targets * (1.0 - (1.0 - 1.0 / targets).powf(f64::from(requests)))
@@ -32,8 +32,8 @@ pub struct StripeLoad {
 }
 
 impl StripeLoad {
-    /// Computes the load of one trial, from its first submission to its last. None if all requests
-    /// were submitted at the same time.
+    /// Computes the load of a trial between the first and the last submission of a request. None if
+    /// all requests were submitted at the same time.
     pub fn of(log: &[LoggedRequest], layout: &Layout) -> Option<StripeLoad> {
         let mut changes: Vec<(u64, usize, i64)> = Vec::with_capacity(2 * log.len());
         let mut counts = vec![0_u64; layout.members()];

@@ -48,7 +48,7 @@ pub enum Kind {
     Simulated,
     /// The target is a file, disk or object of a server.
     Network(Box<Address>),
-    /// The target is a reference device in this process.
+    /// The target is a reference device: a model device with known performance in this process.
     Reference {
         /// The reference device, opened to read its properties.
         device: Box<HostTarget>,
@@ -56,10 +56,10 @@ pub enum Kind {
 }
 
 impl StudyTarget {
-    /// Checks that `name` can be a target, without creating anything.
+    /// Checks that `name` can be a target. Creates nothing.
     ///
     /// # Errors
-    /// Usage or refused, with the remedy.
+    /// If `name` cannot be a target. The message has the remedy.
     pub fn check(name: &Path, consent: &Consent) -> Outcome<()> {
         match TargetSpec::of(name)? {
             TargetSpec::Simulated(_) => {
@@ -71,12 +71,12 @@ impl StudyTarget {
         }
     }
 
-    /// Prepares a target. In a directory, writes a test file of `size` bytes. Without a size, the
-    /// test file has the default size, but at most `most` bytes, and not more than can be written
-    /// in 15 s.
+    /// Prepares a target. In a directory, writes a test file of `size` bytes. If `size` is None,
+    /// the file has the default size, but at most `most` bytes, and at most what can be written in
+    /// 15 s.
     ///
     /// # Errors
-    /// `name` cannot be a target, the space is not enough, or the user interrupts.
+    /// If `name` cannot be a target, there is not enough space, or the user interrupts the study.
     pub fn ready(
         name: &Path,
         size: Option<u64>,
@@ -146,7 +146,7 @@ impl StudyTarget {
     /// Opens the target read-only, to inspect it.
     ///
     /// # Errors
-    /// I/O errors, or usage for a simulated system or reference device, which cannot be opened.
+    /// If opening fails, or if the target is a simulated system or a reference device.
     pub fn open(&self) -> Outcome<HostTarget> {
         match &self.kind {
             Kind::Network(address) => {

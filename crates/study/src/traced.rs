@@ -1,5 +1,5 @@
-//! Trials with kernel tracepoints, which show the time that requests spend in each phase. Untraced
-//! trials show the overhead of tracing.
+//! Runs trials with kernel tracepoints, which show how long requests spend in each phase. Trials
+//! without tracing show the overhead of tracing.
 
 use ioengine::extents::DiskExtents;
 use ioengine::{EngineKind, Op};
@@ -15,11 +15,11 @@ use crate::runner::{Ready, StudyRunner};
 
 /// Maximum number of logged requests per trial, over all threads.
 const LOGGED_MAX: usize = 1 << 20;
-/// The name pattern of the worker threads.
+/// Pattern that matches the names of the worker threads.
 const THREADS: &str = "worker-*";
 
-/// The disk extents of the targets of a setting, by which traced requests are attributed to the
-/// targets.
+/// Traces trials of one setting. The disk extents of the targets show to which target a traced
+/// request belongs.
 #[derive(Debug)]
 pub struct Watch {
     places: Vec<DiskExtents>,
@@ -32,7 +32,7 @@ pub struct Watch {
 pub struct TraceSummary {
     /// The times that the requests spent in each phase, for each target.
     pub phases: Vec<Phases>,
-    /// Number of lost trace events of all disks.
+    /// Number of trace events that were lost, summed over all disks.
     pub lost: u64,
     /// Number of requests that did not fit into the log of the trial and are missing from the
     /// analysis.
@@ -49,10 +49,10 @@ impl Watch {
         Tracer::start(&TraceSpec::new((0, 0), true, Some(THREADS))).map(drop)
     }
 
-    /// Finds the disks of a setting and enables its request log.
+    /// Finds the disks of a setting's targets, and enables the log of requests.
     ///
     /// # Errors
-    /// When the extents of a target on its disk are unknown. The message suggests an alternative.
+    /// If the extents of a target on its disk are unknown. The message suggests an alternative.
     pub fn over(setting: &mut Setting<'_>) -> Outcome<Watch> {
         let Place::Host(targets) = &setting.place else {
             return Err(Failure::usage("a simulated system has no kernel to trace"));
@@ -71,7 +71,7 @@ impl Watch {
     /// Runs one traced trial.
     ///
     /// # Errors
-    /// When the trial fails, or tracing does not work.
+    /// If the trial fails, or tracing does not work.
     pub fn trial(&self, lab: &Lab, setting: &Setting<'_>) -> Outcome<(Trial, TraceSummary)> {
         let declined = |declined: Declined| Failure::failed(declined.to_string());
         let disks = self.disks();
@@ -108,8 +108,8 @@ impl Watch {
         disks
     }
 
-    /// Returns the requests of a trial to one target. The workers of the first target have the
-    /// lowest numbers, followed by the workers of the second target, and so on.
+    /// Returns the requests that a trial sent to one target. The workers of the first target have
+    /// the lowest numbers, followed by the workers of the second target, and so on.
     fn requests(
         &self,
         trial: &Trial,
@@ -135,13 +135,13 @@ fn in_trace(place: &DiskExtents) -> Vec<Extent> {
     extents.map(|e| Extent { offset: e.offset, bytes: e.bytes, sector: e.sector }).collect()
 }
 
-/// Measures all points of the groups, alternating between traced and untraced trials to show the
-/// overhead of tracing. Each point has the label `traced` with the value "yes" or "no". `tell` is
+/// Measures each point of the groups twice, with and without tracing, in alternating trials. The
+/// difference is the overhead of tracing. The label `traced` of a point is "yes" or "no". `tell` is
 /// called after each traced point is added to the evidence. Points that cannot be traced are left
 /// out.
 ///
 /// # Errors
-/// When a request fails, or tracing does not work.
+/// If a request fails, or tracing does not work.
 pub fn by_turns(
     runner: &mut StudyRunner<'_>,
     ready: &[Ready],
@@ -161,7 +161,7 @@ pub fn by_turns(
     Ok(())
 }
 
-/// A point that is measured untraced and traced.
+/// A point that is measured both without and with tracing.
 struct Pair<'a> {
     owner: &'a Ready,
     setting: Setting<'a>,

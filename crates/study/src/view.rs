@@ -1,7 +1,7 @@
 //! Presentation of studies: the HTML page with a section for each study, and the text on the
 //! terminal.
 //!
-//! Page and text show the same findings, advice, verdicts on claims and doubts.
+//! Page and text show the same findings, advice, verdicts on claims, and reasons for doubt.
 
 use analysis::units;
 use explain::Kind;
@@ -71,7 +71,7 @@ fn merged<'a>(all: impl IntoIterator<Item = &'a Advice>) -> Vec<Advice> {
     merged
 }
 
-/// Joins the advice of one rule for several settings. None without settings.
+/// Joins the advice of one rule for several settings. None if `all` is empty.
 fn as_one(mut all: Vec<&Advice>) -> Option<Advice> {
     all.sort_by(|a, b| b.gain.total_cmp(&a.gain));
     let (most, others) = all.split_first()?;
@@ -155,7 +155,7 @@ fn section(study: &StudyResult) -> Section {
     }
 }
 
-/// Adds a capital letter at the start of a text and a full stop at its end.
+/// Makes the first letter of a text a capital letter, and adds a full stop.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     let first = letters.next().map(|letter| letter.to_uppercase().to_string());
@@ -246,8 +246,8 @@ fn doubts(study: &StudyResult) -> Vec<String> {
     doubts
 }
 
-/// Formats the number of points that are in the state `state` (invalid or suspect), with the first
-/// reasons. None if no point is in this state.
+/// Formats how many points have the verdict `state` (invalid or suspect), with the first reasons.
+/// None if there are no such points.
 fn doubted(points: &[MeasuredPoint], state: State, what: &str) -> Option<String> {
     let mut verdict = lab::point::Verdict::default();
     let doubted = points.iter().filter(|point| point.summary.verdict.state == state);
@@ -283,7 +283,7 @@ fn heading(name: &str, title: &str) -> String {
     }
 }
 
-/// Formats a study as text for the terminal, with the first of its charts that can be shown there.
+/// Formats a study as text for the terminal. Includes the first chart that can be drawn as text.
 pub fn text(study: &StudyResult, charts: Charts) -> String {
     let mut lines = terminal::wrapped("", &heading(&study.name, &study.plan.title));
     if let Some(skipped) = &study.evidence.skipped {

@@ -61,7 +61,7 @@ fn study_of(name: &str, system: &str) -> StudyResult {
     session.make(name, Some(study), Plan::parse(study.plan).unwrap()).unwrap()
 }
 
-/// Returns the verdicts of `reproduce`, by the id of the claim. True if the claim holds.
+/// Returns whether each claim holds according to `reproduce`, by the id of the claim.
 fn reproduced() -> BTreeMap<String, bool> {
     let mut all = BTreeMap::new();
     for paper in Paper::ALL {

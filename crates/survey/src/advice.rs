@@ -1,9 +1,10 @@
-//! Gives ranked advice: the rules of `advice.toml` whose gain the survey measured.
+//! Ranks the advice of a survey. Advice consists of the rules of `advice.toml` whose gain the
+//! survey measured.
 //!
 //! A rule gives advice only if two measured points differ by more than their intervals and by at
-//! least [`GAIN_MIN`]. The gain is relative to the present setting of the user's program (--app),
-//! or to the out-of-box setting. Rules that only a study can measure are listed with the name of
-//! the study.
+//! least [`GAIN_MIN`]. The gain is relative to the requests that the user's program issues today
+//! (`--app`), or without `--app` to the out-of-box setting. Rules that only a study can measure are
+//! listed with the name of the study.
 
 use analysis::units;
 use ioengine::{Caching, Op};
@@ -15,10 +16,10 @@ use serde::{Deserialize, Serialize};
 use crate::grid;
 use crate::insight::{Insight, as_good};
 
-/// Minimum gain that justifies a change of a program (a factor).
+/// Minimum gain at which a change of the user's program is advised (a factor).
 pub const GAIN_MIN: f64 = 1.1;
-/// Relative half width that is assumed for the interval of a ratio of two CPU times. The CPU time
-/// that the kernel charges to a process scatters by this much.
+/// Assumed relative half width of the interval of a ratio of two CPU times. The CPU time that the
+/// kernel charges to a process varies by this much.
 const CPU_SCATTER: f64 = 0.3;
 /// A gain counts as equal to the greatest gain if it is at least this share of the greatest gain.
 const SAME_GAIN: f64 = 1.0 / 1.5;
@@ -50,7 +51,7 @@ pub struct Advice {
     pub id: String,
     /// The rule as a sentence, with the setting to use.
     pub text: String,
-    /// The setting to use with its gain, as in `text`, such as "reads of 1 MiB (2.6 times)".
+    /// The part of `text` with the setting and its gain, for example "reads of 1 MiB (2.6 times)".
     #[serde(skip)]
     pub setting: String,
     /// The measurements that show the gain.
@@ -59,11 +60,11 @@ pub struct Advice {
     pub costs: String,
     /// Gain (a factor).
     pub gain: f64,
-    /// Gain by which advice is ranked (a factor). For throughput, this is the median ratio of
-    /// trials paired by time.
+    /// Gain by which advice is ranked (a factor). For throughput, trials that ran at about the same
+    /// time are paired, and this is the median ratio of the pairs.
     #[serde(skip)]
     pub rank_gain: f64,
-    /// Half width of the gain's interval (share).
+    /// Half width of the interval of the gain, as a share of the gain.
     #[serde(skip)]
     pub half_width: f64,
     /// What improves: "throughput" or "CPU".
@@ -83,14 +84,15 @@ pub fn rules() -> Vec<Rule> {
     table.rule
 }
 
-/// Returns the rules that a survey does not measure, each with the study that does.
+/// Returns the rules that a survey cannot measure, each with the name of the study that measures
+/// it.
 pub fn silent() -> Vec<(Rule, String)> {
     let unmeasured = rules().into_iter().filter(|rule| rule.experiment != "survey");
     unmeasured.map(|rule| (rule.clone(), rule.experiment)).collect()
 }
 
-/// Returns the advice of a survey, at least one piece. Advice that improves throughput precedes
-/// advice that saves CPU time. Within both groups, the greatest gain is first. A rule that applies
+/// Returns at least one piece of advice for a survey. Advice that improves throughput precedes
+/// advice that saves CPU time. Within each group, the greatest gain is first. A rule that applies
 /// to both reads and writes gives only one piece of advice.
 pub fn of(insight: &Insight<'_>) -> Vec<Advice> {
     type Condition = fn(&Insight<'_>, Op) -> Option<Advice>;
@@ -137,7 +139,7 @@ fn by_gain(mut left: Vec<Advice>) -> Vec<Advice> {
 }
 
 /// Joins the advice that one rule gives for reads with the advice that it gives for writes. The
-/// result has the greater of both gains.
+/// result has the greater of the two gains.
 fn joined(read: Advice, write: &Advice) -> Advice {
     Advice {
         text: format!("{}; {}", read.text, write.setting),
@@ -169,14 +171,14 @@ pub fn rule(id: &str) -> Rule {
 struct Gain {
     /// Ratio of the median rates.
     times: f64,
-    /// Median of the ratios of trials paired by time.
+    /// Trials that ran at about the same time are paired. This is the median ratio of the pairs.
     paired_times: f64,
-    /// Half width of the interval of `paired_times` (share).
+    /// Half width of the interval of `paired_times`, as a share of `paired_times`.
     half_width: f64,
 }
 
-/// Returns the gain in throughput from one point to another if it is significant. Invalid points
-/// and points with a single trial do not count. A single trial of a simulated system does count,
+/// Returns the gain in throughput from one point to another. None if the gain is not significant,
+/// or if a point is invalid or has only one trial. For a simulated system, one trial is enough,
 /// because a simulation has no noise.
 fn rate_gain(from: &MeasuredPoint, to: &MeasuredPoint) -> Option<Gain> {
     let is_usable = |point: &MeasuredPoint| {
@@ -240,7 +242,8 @@ fn by_rate(id: &str, text: &str, from: &MeasuredPoint, to: &MeasuredPoint) -> Op
     })
 }
 
-/// Returns the setting with the smallest `order` among the settings as good as the fastest.
+/// Selects the settings that are, within noise, as fast as the fastest setting. Returns the
+/// selected setting with the smallest `order`.
 fn first_as_good<K: Ord>(
     curve: Vec<&MeasuredPoint>,
     order: impl Fn(&MeasuredPoint) -> K,
@@ -272,8 +275,8 @@ fn larger_requests(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     by_rate("larger-requests", &text, from, to)
 }
 
-/// Advises a greater queue depth at the same request size, which needs direct I/O. Returns None
-/// unless direct requests gain by the depth: bypassing the page cache alone may be as fast.
+/// Advises a greater queue depth at the same request size, which needs direct I/O. None if direct
+/// requests are as fast at depth 1, because then the gain only comes from bypassing the page cache.
 fn deeper_requests(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let from = insight.today(operation)?;
     let bytes = from.key().request_bytes();
@@ -317,7 +320,8 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let gain = high / low.max(1.0);
     let rule = rule("bypass-cache-cpu");
     let times = units::times(gain, CPU_SCATTER);
-    let setting = format!("{operation}s of 1 MiB instead of {} ({times} less)", setting_text(from));
+    let setting =
+        format!("{operation}s of 1 MiB instead of {} ({times} less CPU)", setting_text(from));
     (gain >= 1.5).then(|| Advice {
         gain,
         rank_gain: gain,
@@ -370,7 +374,7 @@ fn huge_pages(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
             units::rate_mib(small.rate()),
             units::rate_mib(huge.rate())
         ),
-        costs: "the size of each buffer is a multiple of 2 MiB".to_owned(),
+        costs: "each buffer takes a multiple of 2 MiB of memory".to_owned(),
         how: rule.how,
         id: rule.id,
     })
@@ -472,8 +476,8 @@ mod tests {
         assert_eq!(order(&mut data), before);
     }
 
-    /// Returns the advice of the rule `id` on the example device. `other` is a request size and
-    /// replaces the rate of direct requests of this size at depth 1.
+    /// Returns the advice of the rule `id` on the example device. `other` is a request size and a
+    /// rate, which direct requests of this size get at depth 1.
     fn advised(id: &str, other: Option<(u64, f64)>) -> Option<Advice> {
         let mut data = data();
         for (operation, (bytes, rate)) in Op::ALL.into_iter().zip(other.into_iter().cycle()) {
@@ -500,7 +504,7 @@ mod tests {
     #[test]
     fn more_outstanding_requests_are_advised_only_if_the_depth_gains() {
         assert!(advised("deeper-requests", None).is_some());
-        // One direct request at a time is as fast as eight.
+        // Here, one direct request at a time is as fast as eight.
         assert_eq!(advised("deeper-requests", Some((64 << 10, 1e9))), None);
     }
 

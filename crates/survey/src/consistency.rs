@@ -145,8 +145,8 @@ mod tests {
     use crate::insight::tests::{data, point_of};
     use workload::random::Stream;
 
-    /// Returns a survey of a device with random time per request, peak rate, parallelism, cache
-    /// speed and noise. Some points are missing, suspect, invalid, or have one trial.
+    /// Returns the survey of a device whose time per request, peak rate, parallelism, cache speed
+    /// and noise are random. Some points are missing, suspect or invalid, or have only one trial.
     fn random_data(seed: u64) -> SurveyData {
         let mut stream = Stream::new(seed);
         let mut draw = |low: f64, high: f64| {

@@ -43,16 +43,17 @@ pub struct SurveyDocument {
     pub ladder: Vec<RungDocument>,
     /// The out-of-box settings: buffered requests of 64 KiB, one at a time.
     pub out_of_box: SettingsDocument,
-    /// The best settings. Among the settings as good as the fastest, they have the least data in
-    /// flight.
+    /// The best settings. Several settings can be, within noise, as fast as the fastest setting. Of
+    /// these, the best setting has the least data in flight.
     pub best: SettingsDocument,
     /// The findings as text.
     pub findings: Vec<FindingDocument>,
     /// At least one piece of advice. Advice that improves throughput precedes advice that saves CPU
-    /// time. Within both groups, the greatest gain is first (gains within a factor of 1.5 count as
+    /// time. Within each group, the greatest gain is first (gains within a factor of 1.5 count as
     /// equal).
     pub advice: Vec<Advice>,
-    /// Rules of the papers whose gain only a study measures.
+    /// Rules of advice whose gain a survey cannot measure. Each is listed with the study that
+    /// measures it.
     pub advice_without_experiment: Vec<SilentDocument>,
     /// Overhead of halfpower itself, and measurements that this host does not allow.
     pub instrument: InstrumentDocument,
@@ -68,8 +69,8 @@ pub struct SurveyDocument {
     pub wrote: WroteDocument,
 }
 
-/// The blocks that sequential trials accessed. Trials access fresh blocks as long as there are any,
-/// then the least recently accessed blocks.
+/// The blocks that sequential trials accessed. Trials access fresh blocks until all blocks were
+/// accessed, then the least recently accessed blocks.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct CoverageDocument {
     /// Size of the test file or region.
@@ -94,25 +95,27 @@ pub struct HalfPowerDocument {
     pub depth: u32,
     /// Smallest measured size with a rate above half of the peak. Null if there is no such size.
     pub request_bytes_measured: Option<u64>,
-    /// Half-power size from the fit T = f + s S, where T is the time of a request of S bytes. Null
-    /// if the fit does not yield one.
+    /// Half-power size according to the fit T = f + s S, where T is the time of a request of S
+    /// bytes. Null if the fit gives no such size.
     pub request_bytes_fitted: Option<f64>,
-    /// Hockney's n-one-half = f/s, at which the fit reaches half of its asymptote.
+    /// Request size f/s at which the fitted rate reaches half of its asymptote (Hockney's
+    /// n-one-half). Null if there is no fit.
     pub request_bytes_half_asymptote: Option<ValueDocument>,
-    /// Smallest measured size whose rate may exceed half of the peak, by the interval of the rate.
-    /// Null if the intervals leave no doubt about the half-power size.
+    /// Smallest measured size whose rate may exceed half of the peak, because the upper end of the
+    /// rate's interval exceeds it. Null if the intervals leave no doubt about the half-power size.
     pub request_bytes_perhaps: Option<u64>,
-    /// Smallest measured size whose rate certainly exceeds half of the peak, by the interval of the
-    /// rate. Null if the intervals leave no doubt about the half-power size.
+    /// Smallest measured size whose rate certainly exceeds half of the peak, because the lower end
+    /// of the rate's interval exceeds it. Null if the intervals leave no doubt about the half-power
+    /// size.
     pub request_bytes_surely: Option<u64>,
-    /// The part of the fixed time per request that is CPU time of the I/O path. Null at depths
-    /// above 1, and if unknown.
+    /// How much of the fixed time per request is CPU time of the I/O path. Null at depths above 1,
+    /// and if unknown.
     pub path: Option<PathShare>,
     /// Rate at `request_bytes_measured`.
     pub throughput_bytes_per_s: Option<f64>,
     /// Peak rate of the operation.
     pub pap_bytes_per_s: f64,
-    /// Origin of the peak rate.
+    /// Source of the peak rate, as text.
     pub pap_source: String,
     /// Why the measured or the fitted size is null.
     pub reason: Option<String>,
@@ -190,7 +193,7 @@ pub struct SettingDocument {
 /// A finding.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FindingDocument {
-    /// Identifier, which `halfpower explain` accepts.
+    /// Identifier. `halfpower explain` with this identifier explains the finding.
     pub id: String,
     /// The finding as text.
     pub text: String,

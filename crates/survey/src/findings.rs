@@ -195,7 +195,7 @@ fn half_power(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
     let fit = one.and_then(|curve| {
         let fitted = curve.fitted?;
         let size = units::size(fitted.round() as u64);
-        let text = format!("at depth 1, the fit T = f + s S gives {size}");
+        let text = format!("at depth 1, a linear fit of request times gives {size}");
         let agrees = curve.measured.is_some_and(|measured| {
             let ratio = measured as f64 / fitted.max(1.0);
             (1.0 / MAX_SIZE_RATIO..=MAX_SIZE_RATIO).contains(&ratio)
@@ -277,8 +277,8 @@ fn cpu(insight: &Insight<'_>) -> Option<Finding> {
     Some(finding("cpu", Tone::Note, headline, upper.join("; ")))
 }
 
-/// Returns the finding on what limits the fastest reads. The finding names a component only if the
-/// measurements give evidence for this limit.
+/// Returns the finding about what limits the fastest reads. The finding names a component only if
+/// the measurements give evidence for this limit.
 pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
     let fastest = insight.fastest(Op::Read)?;
     let (headline, detail) = match &insight.binding {
@@ -308,7 +308,7 @@ pub fn bottleneck(insight: &Insight<'_>) -> Option<Finding> {
     };
     let (headline, detail) = match insight.simulated_limit {
         Some(limit) if limit.resource == "latency" => (
-            "No limit of sequential reads was found: no part is busy all the time".to_owned(),
+            "No limit of sequential reads was found: no component is busy all the time".to_owned(),
             limit.text(),
         ),
         Some(limit) => {
@@ -354,8 +354,8 @@ fn far_below(insight: &Insight<'_>, component: &str) -> Option<String> {
     })
 }
 
-/// Explains whether CPU time or latency makes the out-of-box setting slower than the fastest. None
-/// if it is nearly as fast, or if its CPU time is unknown.
+/// Explains whether CPU time or latency makes reads slower out of the box than with the fastest
+/// setting. None if the out-of-box setting is nearly as fast, or if its CPU time is unknown.
 fn out_of_box_limit(insight: &Insight<'_>) -> Option<String> {
     let plain = insight.out_of_box(Op::Read)?;
     let best = insight.fastest(Op::Read)?;
@@ -397,8 +397,8 @@ fn random(insight: &Insight<'_>) -> Option<Finding> {
     })
 }
 
-/// Formats how many points are suspect or invalid. None if all points are valid. The verdict on the
-/// survey ignores such points unless their figures are shown.
+/// Formats how many points are suspect or invalid. None if all points are valid. Suspect and
+/// invalid points affect the verdict on the survey only if their figures are shown.
 pub fn in_doubt(insight: &Insight<'_>) -> Option<String> {
     let (suspect, invalid, all) = insight.doubtful();
     match (suspect, invalid) {
@@ -413,7 +413,6 @@ pub fn in_doubt(insight: &Insight<'_>) -> Option<String> {
     }
 }
 
-/// Returns "is" for one point and "are" for several.
 fn are(count: usize) -> &'static str {
     if count == 1 { "is" } else { "are" }
 }
@@ -424,8 +423,8 @@ fn doubtful(insight: &Insight<'_>) -> Option<Finding> {
     Some(finding("doubtful-points", Tone::Note, headline, detail))
 }
 
-/// Returns the finding on the ranks that measured together, with the rate of the slowest rank in
-/// the best settings.
+/// Returns the finding about the ranks, which are processes that measure together. It compares the
+/// slowest rank with the median rank in the best settings.
 fn ranks(data: &SurveyData, insight: &Insight<'_>) -> Option<Finding> {
     let hosts = &data.facts.ranks;
     let mut names: Vec<&str> = hosts.iter().map(String::as_str).collect();
@@ -435,7 +434,7 @@ fn ranks(data: &SurveyData, insight: &Insight<'_>) -> Option<Finding> {
         let trial = insight.best(operation)?.point.trials.last()?;
         let [slowest, median, _] = rank_trial::summary(&trial.ranks)?.rank_bytes_per_s;
         let share = slowest / median.max(1.0);
-        Some(format!("best {operation}s: the slowest rank has {share:.2} of the median rate"))
+        Some(format!("best {operation}s: the slowest rank has {share:.2} times the median rate"))
     };
     let slowest: Vec<String> = Op::ALL.into_iter().filter_map(slowest).collect();
     (!hosts.is_empty()).then(|| {
@@ -454,8 +453,8 @@ fn ranks(data: &SurveyData, insight: &Insight<'_>) -> Option<Finding> {
     })
 }
 
-/// Returns the finding on the share of the region that was accessed, and on whether a cache in the
-/// device makes repeated reads faster.
+/// Returns the finding about how much of the region was accessed, and whether a cache in the device
+/// makes repeated reads faster.
 fn coverage(data: &SurveyData) -> Option<Finding> {
     let facts = &data.facts;
     let visited = facts.visits.all_bytes();
@@ -542,7 +541,6 @@ pub fn text(data: &SurveyData, insight: &Insight<'_>, charts: &[Vec<String>]) ->
 /// Maximum number of pieces of advice on the terminal. The page shows all advice.
 const ADVICE_MAX: usize = 5;
 
-/// Formats the advice as lines for the terminal.
 fn advice_text(insight: &Insight<'_>) -> Vec<String> {
     let today = match &insight.app {
         Some(app) => format!("your program's requests: {}", app.text()),
@@ -560,15 +558,15 @@ fn advice_text(insight: &Insight<'_>) -> Vec<String> {
         lines.extend(wrapped("     how: ", &advice.how));
     }
     if let Some(more) = all.len().checked_sub(ADVICE_MAX).filter(|more| *more > 0) {
-        let more = units::counted(more as u64, "piece");
-        lines.extend(wrapped("     ", &format!("the page has {more} of further advice")));
+        let more = units::counted(more as u64, "more piece");
+        lines.extend(wrapped("     ", &format!("the page has {more} of advice")));
     }
     lines.push(String::new());
     lines
 }
 
 /// Formats the summary at the end of the text: the rates, their limit, the most valuable change,
-/// and whether the survey can be trusted. Each of these starts a new line.
+/// and whether the survey can be trusted.
 fn in_short(insight: &Insight<'_>) -> Vec<String> {
     let speed = |operation: Op| {
         let best = units::rate_mib(insight.best(operation)?.rate());

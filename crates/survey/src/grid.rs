@@ -1,9 +1,10 @@
 //! The first grid of points that a survey measures, and the survey's budget.
 //!
-//! The first grid is coarse. Its request sizes increase by factors of four from the device's
-//! minimum to 16 MiB, because some disks are fastest above 1 MiB. It has three depths, reads and
-//! writes, buffered and direct I/O, and random 8 KiB requests at several depths. `schedule` adds
-//! sizes in between where a curve bends.
+//! The first grid is coarse: request sizes increase by factors of four (two in long surveys) from
+//! the device's minimum to 16 MiB. Larger sizes than 1 MiB are included because some disks need
+//! them to reach their highest rate. Each size is read and written, with buffered I/O at depth 1
+//! and with direct I/O at two or three depths. Random 8 KiB requests are measured at several
+//! depths. Where a curve bends, `schedule` later adds sizes between those of the grid.
 
 use ioengine::zones::Zones;
 use ioengine::{BufferPages, Caching};
@@ -48,16 +49,16 @@ pub struct Budget {
     pub app: Option<App>,
 }
 
-/// Duration of a survey by default (ns).
+/// Default duration of a survey (ns).
 pub const BUDGET_NS: u64 = 90_000_000_000;
 /// Duration of a survey with --quick (ns).
 const QUICK_NS: u64 = 20_000_000_000;
 /// Duration of a survey with --thorough (ns).
 const THOROUGH_NS: u64 = 600_000_000_000;
-/// Factor by which trials in virtual time are longer than trials in real time.
+/// Trials of simulated systems, which run in virtual time, are longer by this factor.
 const VIRTUAL_LONGER: u64 = 8;
-/// Minimum number of simulated files at which each point gets only one trial. Each file is on
-/// separate devices, so a trial of this many files already averages over many devices.
+/// With at least this many simulated files, each point gets only one trial. The files are on
+/// separate devices, so one trial already averages over many devices.
 const MANY_FILES: u32 = 100;
 /// Maximum request size of a survey (bytes).
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
@@ -71,8 +72,8 @@ pub const LARGE_BYTES: u32 = 1 << 20;
 /// Size of the random requests (bytes). It is 8 KiB because the papers measure accesses per second
 /// (KAPS) at this size.
 const RANDOM_BYTES: u32 = 8 << 10;
-/// Request sizes at which soaked trials measure the upper bound of the CPU cost, at depth 1
-/// (bytes).
+/// Request sizes of the sequential points at depth 1 for which the upper bound of the CPU cost is
+/// measured (bytes).
 pub const SOAKED_BYTES: [u32; 3] = [4 << 10, 64 << 10, 1 << 20];
 
 impl Budget {
@@ -86,8 +87,8 @@ impl Budget {
         }
     }
 
-    /// Adapts the budget to virtual time, which needs little real time. Trials are longer, so that
-    /// each completes many large requests even on slow devices.
+    /// Adapts the budget to the virtual time of simulated systems. Trials are longer, so that even
+    /// slow devices complete many large requests in each trial. This takes little real time.
     #[must_use]
     pub fn in_virtual_time(self, files: u32) -> Budget {
         let rounds = if files >= MANY_FILES { 1 } else { self.rounds };
@@ -99,13 +100,13 @@ impl Budget {
         self.rounds > 1
     }
 
-    /// Adds the requests of a user's program to the points of the budget.
+    /// Adds the requests of the user's program (`--app`), if there are any.
     #[must_use]
     pub fn for_app(self, app: Option<App>) -> Budget {
         Budget { app, ..self }
     }
 
-    /// Returns the budget with the densest grid that a survey can measure in this time.
+    /// Returns a budget with the densest grid that can be measured in `budget_ns`.
     fn within(budget_ns: u64) -> Budget {
         let small = budget_ns < 60_000_000_000;
         let large = budget_ns >= 300_000_000_000;
@@ -130,7 +131,7 @@ impl GridPoint {
     }
 }
 
-/// Limits of a target on the points that can be measured.
+/// Properties of a target that limit which points can be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Minimum size of a direct request (bytes).
@@ -145,7 +146,7 @@ pub struct Limits {
     pub direct: bool,
     /// Whether writing is allowed.
     pub write: bool,
-    /// The zones of the region that must be written in order. None if there are none.
+    /// Layout of the device's zones. None if no zones of the region must be written in order.
     pub zones: Option<Zones>,
 }
 
@@ -172,7 +173,8 @@ pub fn first(budget: &Budget, limits: &Limits) -> Vec<GridPoint> {
                     ..sequential(write, Caching::Direct, RANDOM_BYTES)
                 });
             }
-            // This point is compared with the same point with buffers on huge pages.
+            // This point has ordinary pages. It is compared with the point that differs only in its
+            // huge pages.
             points.push(GridPoint {
                 pages: BufferPages::Small,
                 depth: 8,
@@ -190,8 +192,8 @@ pub fn first(budget: &Budget, limits: &Limits) -> Vec<GridPoint> {
     points
 }
 
-/// Returns the grid points with the requests of the user's program (`--app`): a point of reads, and
-/// a point of writes if writes are allowed.
+/// Returns the grid points with the requests of the user's program (`--app`): a point that reads,
+/// and a point that writes if writes are allowed.
 fn of_app(app: &App, limits: &Limits) -> Vec<GridPoint> {
     let caching = if app.direct { Caching::Direct } else { Caching::Buffered };
     let points = [false, true].map(|write| GridPoint {
@@ -217,9 +219,8 @@ pub fn allowed(point: &GridPoint, limits: &Limits) -> bool {
     offered && !too_small && in_flight <= most && (!point.write || keeps_order())
 }
 
-/// Returns whether a point writes each zone in order. The requests of such a point are sequential
-/// and direct, and a whole number of requests fills a zone. Each request in flight needs a separate
-/// open zone.
+/// Returns whether a point writes each zone in order. This needs sequential direct requests whose
+/// size divides the capacity of a zone. Each request in flight needs a separate open zone.
 fn keeps_order(point: &GridPoint, zones: &Zones, limits: &Limits) -> bool {
     let sequential = point.caching.is_direct() && point.pattern == Pattern::Sequential;
     let behind = limits.region_bytes.saturating_sub(zones.sequential_from_bytes);

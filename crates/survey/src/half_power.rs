@@ -1,5 +1,6 @@
-//! Finds the half-power point of one curve (rate over request size), both among the measured sizes
-//! and with a fit. Also computes how much of the time of a request is CPU time of the I/O path.
+//! Finds the half-power point of a curve of rate versus request size: the smallest measured size
+//! whose rate exceeds half of the peak, and an estimate from a fit. Also computes how much of the
+//! time of a request is CPU time of the I/O path.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::halfpower::{self, HalfPowerFit, SizePoint};
@@ -22,50 +23,53 @@ pub struct HalfPower {
     /// Smallest measured size whose rate exceeds half of the peak (bytes). None if there is no such
     /// size.
     pub measured: Option<u64>,
-    /// The smallest size whose rate may exceed half of the peak, and the smallest size whose rate
-    /// certainly exceeds half of the peak, by the intervals of the rates (bytes). None if both
-    /// sizes are equal, or if one of the two does not exist.
+    /// The two sizes between which the half-power size lies, if the confidence intervals of the
+    /// rates leave it open (bytes). At the first size, the upper bound of the rate exceeds half of
+    /// the peak. At the second size, the lower bound also exceeds it. None if both are the same
+    /// size, or if there is no second size.
     pub between: Option<(u64, u64)>,
     /// Rate at the size `measured` [bytes per second].
     pub rate: Option<f64>,
-    /// Half-power size by the fit T = f + s S (bytes). None if there is no fit or no such size.
+    /// Half-power size computed from `fit` (bytes). None if there is no fit or no such size.
     pub fitted: Option<f64>,
-    /// The fit, or why there is none.
+    /// The fit T = f + s S, where T is the time and S the size of a request, or the reason why
+    /// there is no fit.
     pub fit: Result<HalfPowerFit, String>,
-    /// The part of the fixed time of a request that is CPU time of the I/O path. None at depths
-    /// above 1, and if unknown.
+    /// How much of the fixed time of a request is CPU time of the I/O path. None if the depth is
+    /// above 1, or if this cannot be computed.
     pub path: Option<PathShare>,
-    /// Why `measured` is None.
+    /// Why `measured` is None. None if `measured` has a value.
     pub reason: Option<String>,
 }
 
-/// The part of the fixed time of a request that is CPU time of the I/O path. At depth 1 the device
-/// is idle while the host computes, so the time of a request is the sum of device time and CPU
-/// time.
+/// How much of the fixed time of a request is CPU time of the I/O path. Only computed for depth 1,
+/// where the device is idle while the host computes. So the time of a request is the sum of device
+/// time and CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PathShare {
-    /// Fixed time of a request: f in the fit T = f + s S (ns).
+    /// Fixed time of a request (ns): f in the fit T = f + s S, where T is the time and S the size
+    /// of a request.
     pub fixed_ns: f64,
     /// The part of `fixed_ns` that is CPU time of the host (ns).
     pub path_ns: f64,
-    /// Whether `path_ns` is the CPU time of the whole machine (the soaker's upper bound). Otherwise
+    /// Whether `path_ns` is the CPU time of the whole machine, which is an upper bound. Otherwise
     /// `path_ns` is the CPU time of the process, without servers and kernel threads.
     pub whole_machine: bool,
-    /// Request size at which the device would reach half of its peak throughput if the I/O path
-    /// needed no CPU time (bytes), estimated by a fit. Null if the fit yields no such size.
+    /// Request size at which the device would reach half of its peak rate if the I/O path needed no
+    /// CPU time (bytes), estimated by a fit. Null if the fit yields no such size.
     #[serde(rename = "request_bytes_of_device")]
     pub device_bytes: Option<f64>,
 }
 
-/// Repeatability of the papers' measurements (share). Smaller differences are ignored, and
-/// intervals with a smaller relative half width are widened to this value.
+/// Repeatability of the measurements in the papers: 3%, as a share. Smaller differences are
+/// ignored. Confidence intervals whose relative half width is smaller are widened to this value.
 pub const REPEATABLE: f64 = 0.03;
 /// Minimum number of sizes for a fit.
 const SIZES_MIN: usize = 3;
 
 impl HalfPower {
-    /// Evaluates a curve. The `points` must be in ascending order of size, and `pap` is the peak
-    /// [bytes per second].
+    /// Finds the half-power point of a curve. The `points` must be in ascending order of size, and
+    /// `pap` is the peak rate [bytes per second].
     pub fn of(
         operation: Op,
         caching: Caching,
@@ -102,8 +106,8 @@ impl HalfPower {
         }
     }
 
-    /// If the intervals do not determine the half-power size, formats both possible sizes and the
-    /// reason.
+    /// Formats the two possible half-power sizes with the reason, for users. None if the intervals
+    /// of the rates leave only one size.
     pub fn in_doubt(&self) -> Option<String> {
         let (perhaps, surely) = self.between?;
         let [perhaps, surely] = [perhaps, surely].map(units::size);
@@ -131,7 +135,7 @@ impl PathShare {
     }
 }
 
-/// Fits T = f + s S to one curve.
+/// Fits T = f + s S to one curve, where T is the time and S the size of a request.
 ///
 /// # Errors
 /// If there are too few sizes, or if the times do not increase with the size.
@@ -139,8 +143,8 @@ pub fn fit(points: &[&MeasuredPoint]) -> Result<HalfPowerFit, String> {
     fit_of(points, |_| Some(0.0))
 }
 
-/// Fits the CPU time of a request that is charged to the process as a fixed cost plus a cost per
-/// KiB. None if too few points have CPU times.
+/// Fits a fixed cost plus a cost per KiB to the CPU time per request that is charged to the
+/// process. None if the fit fails, for example because too few points have CPU times.
 pub fn cost_model(points: &[&MeasuredPoint]) -> Option<CostModel> {
     let cost = |point: &&MeasuredPoint| {
         Some(CostPoint {
@@ -153,8 +157,9 @@ pub fn cost_model(points: &[&MeasuredPoint]) -> Option<CostModel> {
     costmodel::fit(&costs).ok()
 }
 
-/// Fits T = f + s S to one curve. T is elapsed time divided by completed requests, minus
-/// `subtracted_ns`. Points for which `subtracted_ns` returns None are left out.
+/// Fits T = f + s S to one curve, where S is the request size. T is elapsed time divided by
+/// completed requests, minus `subtracted_ns`. Points for which `subtracted_ns` returns None are
+/// left out.
 fn fit_of(
     points: &[&MeasuredPoint],
     subtracted_ns: impl Fn(&MeasuredPoint) -> Option<f64>,
@@ -204,8 +209,8 @@ mod tests {
     use super::*;
     use lab::evidence::testing::cell;
 
-    /// Returns the half-power point of reads at depth 1 that take 400 us in the device, `cpu_ns` in
-    /// the I/O path, and 10 ns per byte. The peak is 100 MB/s.
+    /// Returns the half-power point of an example device at depth 1. A read takes 400 us in the
+    /// device, `cpu_ns` in the I/O path, and 10 ns per byte. So the peak is 100 MB/s.
     fn found(cpu_ns: f64) -> HalfPower {
         let points = [4_u64, 8, 16, 32, 64, 128, 256, 1024].map(|kib| {
             let bytes = (kib << 10) as f64;
@@ -225,7 +230,8 @@ mod tests {
         let path = found.path.unwrap();
         assert!((path.fixed_ns / 480e3 - 1.0).abs() < 0.05, "{path:?}");
         assert!((path.path_ns / 80e3 - 1.0).abs() < 0.05, "{path:?}");
-        // For the device alone, f / s is 400 us times 100 MB/s, which is 40 kB.
+        // Without CPU time, the half-power size f / s is 400 us divided by 10 ns per byte, which is
+        // 40 kB.
         assert!((path.device_bytes.unwrap() / 40e3 - 1.0).abs() < 0.05, "{path:?}");
         assert!((found.fitted.unwrap() / 48e3 - 1.0).abs() < 0.05, "{found:?}");
         assert!(path.text().contains("(17%) is CPU time of the program"), "{}", path.text());
@@ -233,7 +239,7 @@ mod tests {
 
     #[test]
     fn a_size_whose_interval_includes_half_is_reported_with_the_next() {
-        // A request of 64 KiB takes 655 us for its bytes and 400 + 255 us of fixed time. So its
+        // A request of 64 KiB takes 655 us for the transfer and 400 + 255 us of fixed time, so the
         // rate is half of the peak.
         let across = found(255_400.0);
         assert_eq!(across.between, Some((64 << 10, 128 << 10)), "{across:?}");

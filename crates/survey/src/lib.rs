@@ -1,13 +1,14 @@
-//! `halfpower survey`: characterises a target completely within a time budget.
+//! `halfpower survey`: measures peak rates, half-power points and CPU costs of a target within a
+//! time budget.
 //!
 //! `grid` lists the points of the first grid, and `schedule` chooses further points and trials.
 //! `visits` chooses the blocks that trials access. `subject` is the opened target, `rank_limits`
-//! limits what several ranks measure together, and `measure` runs the trials. `survey_data` holds
-//! the measurements, and `insight` the conclusions: peaks, half-power points, costs, and the best
+//! combines the limits of several ranks, and `measure` runs the trials. `survey_data` holds the
+//! measurements. `insight` draws the conclusions: peaks, half-power points, costs, and the best
 //! settings. `advice` and `findings` express the conclusions as sentences, and `consistency` checks
 //! these sentences for contradictions. `document` makes the JSON, and `view` the page. `insight`
 //! and the modules that use it are pure functions of the data, so a stored survey gives the same
-//! page again. Only `session` does more: it runs the whole survey.
+//! page again. The exception is `session`, which runs the whole survey.
 
 pub mod app;
 pub mod grid;

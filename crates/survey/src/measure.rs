@@ -25,35 +25,36 @@ use crate::subject::{Subject, narrowed, unordered_writes};
 use crate::survey_data::Facts;
 use crate::visits::{self, SecondVisit, Visits};
 
-/// Number of trials in a batch after the initial grid. Smaller batches are padded with more trials
-/// to this number. Each batch runs in random order.
+/// Minimum number of trials in a batch after the initial grid, if enough points need further
+/// trials. Each batch runs in random order.
 const BATCH: usize = 12;
 /// Number of final rounds over the grid points on which conclusions depend.
 const LAST_ROUNDS: u64 = 8;
-/// Maximum share of the survey's duration for the final rounds.
+/// Maximum share of the survey's duration that the final rounds may use.
 const LAST_ROUNDS_SHARE: f64 = 0.45;
 /// Number of initial trials of a grid point that is added between measured points.
 const NEW_POINT_TRIALS: usize = 3;
-/// Minimum size of a write trial, if the budget allows it (bytes).
+/// Minimum number of bytes of a write trial, if the budget allows it.
 const WRITE_MIN: u64 = 16 << 20;
-/// Maximum size of a buffered write trial, whose flush is part of the trial (bytes).
+/// Maximum number of bytes of a buffered write trial. The flush is part of the trial.
 const BUFFERED_WRITE_MAX: u64 = 128 << 20;
-/// Maximum expected duration of a buffered write trial including its flush (trial lengths). The
-/// slowest write rate so far gives the bytes that the trial may write.
+/// Maximum expected duration of a buffered write trial with its flush (multiple of the usual trial
+/// length). This duration and the lowest write rate so far limit the bytes that it may write.
 const FLUSH_SHARE: f64 = 2.0;
-/// Maximum number of requests in a trial of a simulated system, summed over all files. To simulate
-/// more requests of a fast device would take seconds of CPU time, and no conclusion needs this
-/// precision.
+/// Maximum number of requests in a trial of a simulated system, summed over all files. Simulating
+/// more requests of a fast device would take seconds of CPU time, and the conclusions do not need
+/// that precision.
 const SIMULATED_REQUESTS_MAX: u64 = 100_000;
-/// Maximum bytes in a buffered trial of a simulated system, summed over all files. Large requests
-/// consist of many pages, and simulating each page needs CPU time.
+/// Maximum number of bytes in a buffered trial of a simulated system, summed over all files. Large
+/// requests consist of many pages, and simulating each page needs CPU time.
 const SIMULATED_BUFFERED_BYTES_MAX: u64 = 32 << 30;
-/// Minimum length of a soaked trial (ns). The soaker is accurate to only a few percent.
+/// Minimum length of a trial in which the soaker measures the CPU time of the whole machine (ns).
+/// Shorter trials would be too inaccurate, because the soaker is accurate to only a few percent.
 const SOAKED_TRIAL_NS: u64 = 300_000_000;
-/// Time reserved for the analysis and the page (ns).
+/// Time at the end of the survey that is reserved for the analysis and the page (ns).
 const RESERVE_NS: u64 = 1_500_000_000;
 
-/// The workload of the test for a device cache, which reads the same blocks twice.
+/// The workload of the test for a device cache. The test reads the same blocks twice.
 const VISIT: GridPoint = GridPoint {
     write: false,
     pattern: Pattern::Sequential,
@@ -73,14 +74,14 @@ pub struct Survey<'a> {
     allow_holes: bool,
     seed: u64,
     stream: Stream,
-    /// The engine for direct I/O. It is chosen once, because probing creates an io_uring ring that
-    /// the kernel tears down asynchronously.
+    /// The engine for direct I/O. It is chosen only once, because each probe creates an io_uring
+    /// ring, which the kernel destroys asynchronously.
     engine_kind: EngineKind,
-    /// End of the survey [ns of the clock]. The deadline of rank 0 counts for all ranks.
+    /// When the last trial must end (ns, on the lab's clock). All ranks use the deadline of rank 0.
     deadline_ns: u64,
-    /// Bytes that each rank may still write.
+    /// Number of bytes that each rank may still write.
     write_left: u64,
-    /// Bytes written by all ranks.
+    /// Number of bytes that all ranks together have written.
     written: u64,
     write_rate: f64,
     soak: bool,
@@ -96,30 +97,30 @@ pub struct Survey<'a> {
 pub struct Surveyed {
     /// All points, in the order in which they were added.
     pub points: Vec<Point>,
-    /// Bytes written by all ranks together.
+    /// Number of bytes that all ranks together wrote.
     pub written_bytes: u64,
-    /// The bytes of the region that sequential trials accessed.
+    /// Numbers of bytes that sequential trials read and wrote.
     pub visits: Visits,
-    /// Rates of first and second reads of the same blocks. None if this was not measured.
+    /// Results of the test for a cache in the device. None if the test did not run.
     pub second_visit: Option<SecondVisit>,
 }
 
 /// Limits and options of a survey.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// End of the survey [ns of the clock].
+    /// When the survey must end (ns, on the lab's clock).
     pub deadline_ns: u64,
     /// The engine for direct I/O.
     pub engine_kind: EngineKind,
-    /// Bytes that each rank may still write. u64::MAX for a simulated system.
+    /// Number of bytes that each rank may still write. u64::MAX for a simulated system.
     pub write_left: u64,
     /// Initial estimate of the write rate [bytes per second].
     pub write_rate: f64,
-    /// Whether the soaker is ready.
+    /// Whether the soaker, which measures the CPU time of the whole machine, is ready.
     pub soak: bool,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Whether a result stays valid if reads of holes in the file were measured.
+    /// Whether reads of holes in the file are allowed. Otherwise they make a result invalid.
     pub allow_holes: bool,
     /// Page size of the buffers.
     pub pages: BufferPages,
@@ -163,7 +164,7 @@ impl<'a> Survey<'a> {
     /// If a request or an I/O engine fails.
     pub fn run(mut self) -> Outcome<Surveyed> {
         let measured = self.measure();
-        // The trials before the loss of a rank are kept, so a loss is not an error here.
+        // After the loss of a rank, the error is ignored, because the earlier trials are kept.
         if self.lab.check_ranks().is_ok() {
             measured?;
         }
@@ -182,8 +183,8 @@ impl<'a> Survey<'a> {
         let writes = self.grid_points.iter().filter(|grid_point| grid_point.write).count() as u64;
         self.planned_writes = writes * u64::from(self.budget.rounds + 1);
         let total_ns = self.deadline_ns.saturating_sub(self.lab.clock.now_ns());
-        // A simulated survey usually ends long before its budget is used up, so its progress has no
-        // known end.
+        // A simulated survey usually ends long before its budget is used up, so the progress
+        // display cannot show the remaining time.
         let mut progress = if is_simulated {
             self.lab.console.open_progress()
         } else {
@@ -209,7 +210,8 @@ impl<'a> Survey<'a> {
         self.deadline_ns = end_ns.saturating_sub(self.last_rounds_ns(total_ns));
         while let Some(order) = self.next_batch()? {
             let made = self.trials();
-            // If a batch added no trial, the next batch would be the same, without end.
+            // If a batch added no trial, all further batches would be the same, and the loop would
+            // not end.
             if !self.batch(&order, &mut progress)? || self.trials() == made {
                 break;
             }
@@ -242,7 +244,8 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Reads the least recently accessed blocks, if the trials accessed the whole region.
+    /// Reads the least recently accessed blocks again, to detect a cache as large as the region.
+    /// Does nothing if the trials did not access the whole region.
     fn visit_late(&mut self) -> Outcome<()> {
         let is_used_up = self.visits.all_bytes() > self.subject.region_bytes;
         let Some(mut seen) = self.second_visit.take() else { return Ok(()) };
@@ -259,23 +262,23 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Runs a read trial that is not stored. Returns the rate [bytes per second], and the smallest
-    /// and the largest number of bytes that a rank read.
+    /// Runs a read trial of the cache test, which is not stored. Returns the rate [bytes per
+    /// second], and the smallest and the largest number of bytes that any rank read.
     fn visit(&self, start: u64, bytes: Option<u64>) -> Outcome<(f64, (u64, u64))> {
         let mut setting = self.setting(&VISIT, false);
         setting.workload.start_bytes = start % self.region(&VISIT).max(1);
         if let Some(bytes) = bytes {
             setting.workload.limit_bytes = Some(bytes.max(VISIT.request_bytes.into()));
-            // Trials that are compared must read the same blocks. The longer time limit lets the
-            // slower trial finish reading them.
+            // The second trial must read the same blocks as the first trial. The longer time limit
+            // lets the second trial finish even if it is slower.
             setting.workload.limit_ns = Some(4 * self.budget.trial_ns);
         }
         let trial = self.lab.trial(&setting, &mut |_| {})?;
         Ok((trial.bytes_per_s(), trial.bytes_of_a_rank()))
     }
 
-    /// Returns the time to reserve for the final rounds (ns). `total_ns` is the time for the whole
-    /// survey.
+    /// Returns how much time to reserve for the final rounds (ns). `total_ns` is the time for the
+    /// whole survey.
     fn last_rounds_ns(&self, total_ns: u64) -> u64 {
         let left_ns = self.deadline_ns.saturating_sub(self.lab.clock.now_ns());
         let trial_ns = total_ns.saturating_sub(left_ns) / (self.trials() as u64).max(1);
@@ -328,13 +331,14 @@ impl<'a> Survey<'a> {
     }
 
     /// Returns the next trials, each as the index of its grid point and whether the soaker runs
-    /// beside the trial. None if no point needs more trials.
+    /// during the trial. None if no point needs more trials.
     fn next_batch(&mut self) -> Outcome<Option<Vec<(usize, bool)>>> {
         let measured = self.measured();
         let peaks = self.peaks(&measured);
         let fresh = schedule::new_spots(&measured, peaks, &self.subject.limits);
         let needy = schedule::neediest(&measured, peaks, measured.len());
-        // Ranks on different CPUs may round differently, so all use the choice of one rank.
+        // Floating-point results may differ between the CPUs of the ranks, so all ranks use the
+        // choice of one rank.
         let (fresh, needy) = self.lab.agree((fresh, needy))?;
         let mut order = Vec::new();
         for grid_point in fresh.into_iter().filter(|new| self.may_go_on(new)).collect::<Vec<_>>() {
@@ -430,8 +434,8 @@ impl<'a> Survey<'a> {
         both.join("; ")
     }
 
-    /// Runs the trials of a simulated system on all cores. Trials are stored in the given order, so
-    /// the result does not depend on the number of cores.
+    /// Runs the trials of a simulated system on all cores. The trials are stored in the given
+    /// order, so the result does not depend on the number of cores.
     fn batch_in_virtual_time(
         &mut self,
         order: &[(usize, bool)],
@@ -475,8 +479,8 @@ impl<'a> Survey<'a> {
         Ok(self.lab.agree(is_late)? || self.lab.must_stop()?)
     }
 
-    /// Returns the setting of the next trial of a point that already has `made` trials. None if the
-    /// budget of bytes written is used up.
+    /// Returns the setting of the next trial of a point that already has `made` trials. None for a
+    /// write trial if the budget of bytes to write is used up.
     fn trial_setting(&self, index: usize, made: usize, soaked: bool) -> Option<Setting<'a>> {
         let grid_point = self.grid_points[index];
         let mut setting = self.setting(&grid_point, soaked);
@@ -512,15 +516,16 @@ impl<'a> Survey<'a> {
             self.write_left = self.write_left.saturating_sub(most);
             self.planned_writes = self.planned_writes.saturating_sub(1);
             if grid_point.caching == Caching::Buffered && trial.bytes() > 0 {
-                // The slowest rate is kept, so that slow flushes do not use up the budget.
+                // The lowest rate so far is used, so that slow flushes do not use up the time
+                // budget.
                 let ranks = f64::from(self.lab.rank_group().map_or(1, |group| group.count));
                 self.write_rate = self.write_rate.min((trial.bytes_per_s() / ranks).max(1e6));
             }
         }
     }
 
-    /// Returns whether the budget of bytes written allows another trial of the point. A write trial
-    /// needs a budget of at least one request.
+    /// Returns whether another trial of the point fits into the budget of bytes to write. Reads
+    /// always fit. A write trial needs room for at least one request.
     fn may_go_on(&self, grid_point: &GridPoint) -> bool {
         !grid_point.write || u64::from(grid_point.request_bytes) <= self.write_left
     }
@@ -589,8 +594,8 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Returns the size of the region that a point accesses (bytes). It is rounded down to whole
-    /// requests, or to whole zones if the point writes zones in order.
+    /// Returns the size of the region that a point accesses (bytes). The size is rounded down to
+    /// whole requests, or to whole zones if the point must write zones in order.
     fn region(&self, grid_point: &GridPoint) -> u64 {
         let all = self.subject.region_bytes;
         let (from, unit) = match self.zones_written(grid_point) {
@@ -600,15 +605,15 @@ impl<'a> Survey<'a> {
         (all - from) / unit * unit
     }
 
-    /// Returns the zones that a point must write in order. None for a point that reads, or if the
+    /// Returns the zones that a point must write in order. None if the point reads, or if the
     /// target has no such zones.
     fn zones_written(&self, grid_point: &GridPoint) -> Option<Zones> {
         self.subject.limits.zones.filter(|_| grid_point.write)
     }
 }
 
-/// Measures the CPU time of halfpower itself per request on the null I/O engine, with full
-/// statistics (ns). None if the measurement is not valid.
+/// Measures how much CPU time halfpower itself needs per request, with full statistics (ns). Uses
+/// the null I/O engine, which does no I/O. None if the measurement is not valid.
 ///
 /// # Errors
 /// If the trial fails.
@@ -629,8 +634,8 @@ pub fn floor_ns_per_request(lab: &Lab) -> Outcome<Option<f64>> {
     Ok(point.cpu_lower_ns().filter(|_| point.summary().verdict.state == State::Valid))
 }
 
-/// Returns the facts that are known before the first trial: region, PAP, --app, and measurements
-/// that this host does not allow.
+/// Returns the facts that are known before the first trial: the region, PAP, --app, and the
+/// measurements that this host does not allow.
 pub fn notes(lab: &Lab, subject: &Subject, budget: &Budget, pap: Option<f64>) -> Facts {
     let mut missing = if subject.is_simulated() { Vec::new() } else { lab.missing() };
     missing.extend(narrowed(&subject.limits));

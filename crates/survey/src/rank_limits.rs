@@ -15,17 +15,17 @@ pub struct RankLimits {
     pub engine_kind: EngineKind,
     /// Rate at which the test file was written [bytes per second]. None without a test file.
     pub layout_bytes_per_s: Option<f64>,
-    /// Bytes written so far: the size of the test file.
+    /// Size of the test file that was written (bytes). 0 without a test file.
     pub written_bytes: u64,
-    /// Bytes that each rank may still write.
+    /// Number of bytes that each rank may still write.
     pub write_left: u64,
     /// Why writes are not measured. None if writes are measured.
     pub not_written: Option<String>,
 }
 
 impl RankLimits {
-    /// Returns limits that all ranks meet, such as the smallest region and the lowest rate. The
-    /// bytes written are the sum of all ranks. None without ranks.
+    /// Combines the limits of all ranks: takes the smallest region, the lowest rate and so on, and
+    /// adds up the bytes written. None if `all` is empty.
     pub fn of_all(all: &[RankLimits]) -> Option<RankLimits> {
         all.iter().cloned().reduce(|one, other| RankLimits {
             limits: Limits {
@@ -40,7 +40,8 @@ impl RankLimits {
                 write: one.limits.write && other.limits.write,
                 zones: one.limits.zones.or(other.limits.zones),
             },
-            // The engine kinds are ordered by preference. All ranks can use the lowest kind.
+            // Engine kinds are in ascending order of preference. The lowest kind works on all
+            // ranks.
             engine_kind: one.engine_kind.min(other.engine_kind),
             layout_bytes_per_s: match (one.layout_bytes_per_s, other.layout_bytes_per_s) {
                 (Some(one), Some(other)) => Some(one.min(other)),

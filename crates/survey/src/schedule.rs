@@ -10,27 +10,27 @@ use workload::Pattern;
 
 use crate::grid::{GridPoint, LARGE_BYTES, Limits, OUT_OF_BOX_BYTES, allowed};
 
-/// A point needs no further trial if the relative half width of the interval of its median is at
-/// most this. It is 3%, the repeatability of the papers' measurements.
+/// A point needs no further trial if the relative half width of the confidence interval of its
+/// median is at most 3%, the repeatability of the measurements in the papers.
 const TARGET_HALF_WIDTH: f64 = 0.03;
-/// A curve bends at a point if the logarithm of the point's rate differs by more than this from
-/// the line through the two neighbours (both axes are logarithmic).
+/// A curve bends at a point if the point is farther than this from the line through its two
+/// neighbours. Both axes are logarithmic (natural logarithm), so 0.15 is about 15% of the rate.
 const BEND: f64 = 0.15;
 /// Minimum relative half width assumed for the interval of a point with too few trials.
 const FEW_HALF_WIDTH: f64 = 0.2;
-/// A point may be the best if its rate is at least this share of the highest rate.
+/// Minimum rate of a point that may be the best point (share of the highest rate).
 const NEAR_SHARE: f64 = 0.85;
-/// Share of the highest rate above which no new point is added where a curve bends.
+/// Maximum rate at which a new point is added where a curve bends (share of the highest rate).
 const TOP_SHARE: f64 = 0.7;
-/// Number of settings that the last rounds compare with the fastest setting. These are the settings
-/// with the least data in flight.
+/// Number of settings that the last rounds compare with the fastest setting. Of all fast settings,
+/// the settings with the least data in flight are used.
 const CONTENDERS: usize = 3;
 /// Minimum rate of a setting that the last rounds compare (share of the fastest rate).
 const CONTENDER_SHARE: f64 = 0.75;
-/// Maximum number of trials of one point; more trials add little information.
+/// Maximum number of trials of one point. More trials add little information.
 const TRIALS_MAX: usize = 15;
 
-/// A grid point with the rates of its unsoaked trials.
+/// A grid point with the rates of its trials without the soaker.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The grid point.
@@ -44,9 +44,9 @@ impl Measured {
         median(&self.rates).unwrap_or(0.0)
     }
 
-    /// Returns the priority of a further trial of this point, or 0 if none is needed. `peak` is the
-    /// highest rate of reads, or of writes for a point that writes. The out-of-box point and points
-    /// that may be the best have more weight, because users quote them.
+    /// Returns the priority of a further trial of this point, or 0 if no further trial is needed.
+    /// `peak` is the highest rate of the point's operation. The out-of-box point and points that
+    /// may be the best have a higher priority, because users quote them.
     fn need(&self, peak: f64) -> f64 {
         let is_near = self.rate() >= NEAR_SHARE * peak;
         let (weight, trials_min) = match (self.spot.is_out_of_box(), is_near) {
@@ -69,7 +69,7 @@ impl Measured {
 }
 
 /// Returns new points at sizes between the measured sizes, where a curve bends or crosses half of
-/// the peak. `pap` has the peaks of reads and of writes.
+/// the peak. `pap` contains the peak rates of reads and of writes.
 pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<GridPoint> {
     let mut found: Vec<GridPoint> = Vec::new();
     for line in lines(measured) {
@@ -78,8 +78,8 @@ pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<G
             let ((low, low_rate), (high, high_rate)) = (pair[0], pair[1]);
             let half = pap[usize::from(low.write)] / 2.0;
             let crosses = low_rate <= half && high_rate > half;
-            // No size is added at a bend near the highest rate. By chance, it might be the best
-            // size of one survey and be missing in the next survey.
+            // No size is added at a bend near the highest rate. Chance would decide whether it is
+            // added, so the best size of one survey could be missing from the next survey.
             let is_low = high_rate <= TOP_SHARE * 2.0 * half;
             let bends = is_low && (bends_at(&sequence, index) || bends_at(&sequence, index + 1));
             let gap = high.request_bytes / low.request_bytes;
@@ -127,7 +127,7 @@ fn bends_at(sequence: &[(&GridPoint, f64)], index: usize) -> bool {
     (y1 - expected).abs() > BEND
 }
 
-/// Returns the indices of the points that decide the conclusions: the out-of-box points, the points
+/// Returns the indices of the points on which conclusions depend: the out-of-box points, the points
 /// that advice compares with them, and the settings that may be the best. The last rounds alternate
 /// between all of these points, so that all are measured under the same conditions.
 pub fn quoted(measured: &[Measured], pap: [f64; 2]) -> Vec<usize> {
@@ -159,8 +159,8 @@ fn is_compared(spot: &GridPoint) -> bool {
     spot.pattern == Pattern::Sequential && (size == OUT_OF_BOX_BYTES || size == LARGE_BYTES)
 }
 
-/// Returns the indices of up to `count` points with the highest priority for a trial, the highest
-/// first. `pap` has the highest rates of reads and of writes.
+/// Returns the indices of up to `count` points that need further trials, in descending order of
+/// priority. `pap` contains the highest rates of reads and of writes.
 pub fn neediest(measured: &[Measured], pap: [f64; 2], count: usize) -> Vec<usize> {
     let need = |m: &Measured| m.need(pap[usize::from(m.spot.write)]);
     let mut needs: Vec<(usize, f64)> =
@@ -233,7 +233,8 @@ mod tests {
         let mut measured = device(&[4 << 10, 64 << 10, 1 << 20]);
         measured[0].spot = sequential(false, Caching::Buffered, OUT_OF_BOX_BYTES);
         let peak = [measured[2].rate(), 0.0];
-        // All points have three equal trials, which is enough only for the middle point.
+        // Three equal trials are enough only for the middle point, which is neither the out-of-box
+        // point nor near the highest rate.
         assert_eq!(neediest(&measured, peak, 10), [0, 2]);
         for (one, trials) in measured.iter_mut().zip([7, 3, 5]) {
             one.rates = vec![one.rate(); trials];
@@ -253,8 +254,8 @@ mod tests {
         let quoted = quoted(&measured, peak);
         let sizes: Vec<u32> =
             quoted.iter().map(|index| measured[*index].spot.request_bytes >> 10).collect();
-        // Advice compares the sizes 64 KiB and 1 MiB. The rates at 1 MiB and above are near the
-        // highest.
+        // Advice compares the sizes 64 KiB and 1 MiB. At 1 MiB and above, the rates are near the
+        // highest rate, so these settings may be the best.
         assert_eq!(sizes, [64, 1024, 4096, 16384, 64]);
     }
 

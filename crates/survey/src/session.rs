@@ -1,5 +1,5 @@
-//! Runs a survey from options to exit code: checks the options, writes the test file, measures the
-//! grid points, prints the text, and writes page and database.
+//! Runs a survey completely: checks the options, writes the test file, measures the grid points,
+//! prints the results, and writes the HTML page and the database.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -45,10 +45,10 @@ use serde::Serialize;
 
 /// Minimum memory that a survey needs for buffers and results (bytes).
 const MEMORY_MIN_BYTES: u64 = 32 << 20;
-/// Write rate assumed before any write was measured [bytes per second]. It limits the bytes of the
-/// first write trials.
+/// Write rate that is assumed before the first write trial [bytes per second]. It limits the bytes
+/// of the first write trials.
 const SLOW_DISK: f64 = 100e6;
-/// Maximum share of the time budget for writing the test file.
+/// Maximum share of the time budget that writing the test file may use.
 const LAYOUT_SHARE: f64 = 0.1;
 
 /// Options of a survey.
@@ -56,15 +56,16 @@ const LAYOUT_SHARE: f64 = 0.1;
 pub struct SurveyOptions {
     /// The target: a directory, file, block device, network target or simulated system.
     pub target: PathBuf,
-    /// Time limit, and number and length of trials.
+    /// Time limit of the survey, and the number and length of trials.
     pub budget: Budget,
     /// Size of the test file, or of the measured region of an existing target (bytes).
     pub size: Option<u64>,
-    /// Maximum bytes to write, including the test file.
+    /// Maximum number of bytes to write, including the test file.
     pub max_write: u64,
     /// Path of the HTML page. None if no page is written.
     pub html: Option<PathBuf>,
-    /// Whether the result is printed. `watch` only stores the survey in the database.
+    /// Whether the results are printed. False for `watch`, which only stores the survey in the
+    /// database.
     pub prints: bool,
     /// Whether charts are printed, and with which characters.
     pub charts: Charts,
@@ -76,15 +77,15 @@ pub struct SurveyOptions {
     pub plan: bool,
     /// Whether this process is one of several MPI ranks that measure together.
     pub mpi: bool,
-    /// Seed, permissions and buffer pages of all points.
+    /// Seed, permissions to overwrite, and page size of the buffers, for all points.
     pub base: Experiment,
-    /// Database, label, and the nominal rate of the hardware (PAP).
+    /// Path of the database, label of the run, and the nominal rate of the hardware (PAP).
     pub run: RunOptions,
 }
 
 impl SurveyOptions {
-    /// Returns the options for this rank, with the target of this rank and with its share of the
-    /// bytes that may be written.
+    /// Returns the options for this rank. Replaces `{rank}` and `{host}` in the paths of targets,
+    /// and divides `max_write` by the number of ranks.
     fn of_rank(&self) -> SurveyOptions {
         let consent = share::consent_of_rank(&self.base.consent, 0);
         SurveyOptions {
@@ -96,7 +97,7 @@ impl SurveyOptions {
     }
 }
 
-/// Returns the number of ranks, or 1 without a launcher.
+/// Returns the number of MPI ranks, or 1 if no MPI launcher started the process.
 fn rank_count() -> u64 {
     ranks::of_environment().map_or(1, |(_, count)| count.into())
 }
@@ -136,11 +137,11 @@ impl SurveyTarget {
         }
     }
 
-    /// Returns the budget, adapted to virtual time for a simulated system.
+    /// Returns the budget. For a simulated system, the budget is adapted to virtual time.
     fn budget(&self, options: &SurveyOptions) -> Outcome<Budget> {
         match self {
             SurveyTarget::Simulated(_) if options.mpi => Err(Failure::usage(
-                "a simulated system includes its hosts and does not run on MPI ranks; drop --mpi",
+                "a simulated system has its own hosts and cannot use MPI ranks; drop --mpi",
             )),
             SurveyTarget::Simulated(place) => {
                 Ok(options.budget.in_virtual_time(place.system.setup.files()))
@@ -149,7 +150,7 @@ impl SurveyTarget {
         }
     }
 
-    /// Opens the target. If the target is a directory, `path` is the test file in it.
+    /// Opens the target. If the target is a directory, `path` must be the path of the test file.
     fn open(
         &self,
         path: &Path,
@@ -266,8 +267,8 @@ fn finish_facts(
     points
 }
 
-/// Finds limits that all ranks meet, and lowers the limits of the subject to these limits. Returns
-/// the limits of all ranks, or the limits of the subject if there is only one process.
+/// Combines the limits of all ranks, and restricts `subject` to the combined limits. Returns the
+/// combined limits. Without ranks, returns the limits of `subject`.
 fn offer_of_all(
     lab: &Lab,
     options: &SurveyOptions,
@@ -291,8 +292,8 @@ fn offer_of_all(
     Ok(all)
 }
 
-/// Returns the limiting resource of each sequential point of a simulated system, with the
-/// description of the point as key. Empty for other targets.
+/// Returns the limiting resource of each sequential point of a simulated system. The keys are the
+/// descriptions of the points. Empty for other targets.
 fn limits_of(points: &[Point], is_simulated: bool) -> BTreeMap<String, BindingDocument> {
     let limit = |point: &Point| (point.key.describe(), resource_usage::of(point).binding);
     let sequential = points.iter().filter(|point| is_simulated && !point.key.is_random());
@@ -318,8 +319,8 @@ fn check_memory() -> Outcome<()> {
     }
 }
 
-/// Checks that there is enough memory, and that page and database are different files that can be
-/// written. Returns the path of the database.
+/// Checks that there is enough memory, and that the HTML page and the database are different files
+/// that can be written. Returns the path of the database.
 fn check_outputs(options: &SurveyOptions) -> Outcome<Option<&Path>> {
     check_memory()?;
     let db = options.run.db.as_deref();
@@ -340,8 +341,7 @@ fn check_outputs(options: &SurveyOptions) -> Outcome<Option<&Path>> {
     Ok(db)
 }
 
-/// Checks that the opened files are the files that were checked before opening. A path may have
-/// been replaced after the first check.
+/// Checks the opened files again, because a path may have been replaced after the first check.
 fn check_again(
     subject: &Subject,
     scratch: Option<&Scratch>,
@@ -354,8 +354,8 @@ fn check_again(
     Ok(())
 }
 
-/// Data stored with a survey in addition to its points. The findings are stored for other programs,
-/// because halfpower computes them again from the points.
+/// Data stored with a survey in addition to its points. The findings are only for other programs.
+/// halfpower computes them again from the points.
 #[derive(Serialize)]
 struct Kept<'a> {
     #[serde(flatten)]
@@ -363,7 +363,7 @@ struct Kept<'a> {
     findings: Vec<FindingDocument>,
 }
 
-/// Analyses the evidence, then writes database, page and text.
+/// Analyses the measurements, writes database and page, and prints the results.
 fn conclude(options: &SurveyOptions, lab: &Lab, recorder: Recorder, data: &SurveyData) -> Outcome {
     let (insight, console) = (Insight::of(data), &lab.console);
     let interrupted = data.facts.interrupted;
@@ -594,13 +594,13 @@ fn lay_out(
     Ok(Some((scratch, laid_out)))
 }
 
-/// Returns how many bytes may still be written after the test file. Unlimited for a simulated
+/// Returns how many bytes may be written in addition to the test file. Unlimited for a simulated
 /// system.
 fn write_left(options: &SurveyOptions, subject: &Subject, written: u64) -> u64 {
     if subject.is_simulated() { u64::MAX } else { options.max_write.saturating_sub(written) }
 }
 
-/// Returns whether writes are measured, otherwise the reason why not, and the permit to write.
+/// Returns whether writes are measured, the reason if they are not, and the permit to write.
 fn may_write(
     survey_target: &SurveyTarget,
     options: &SurveyOptions,

@@ -1,5 +1,6 @@
-//! The opened target of a survey, with its limits on the grid. The target is a file or device of
-//! this host (opened in both caching modes), a file or disk on a server, or a simulated system.
+//! The opened target of a survey, with its limits on what can be measured. The target is a file or
+//! device of this host (opened in both caching modes), a file or disk on a server, or a simulated
+//! system.
 
 use analysis::units;
 use ioengine::target::Coverage;
@@ -13,23 +14,23 @@ use lab::trials::Place;
 
 use crate::grid::{self, Limits};
 
-/// The target of a survey in both caching modes.
+/// The target of a survey, opened for buffered and for direct I/O.
 #[derive(Debug)]
 pub enum Modes {
     /// A file or device of this host.
     Host {
         /// The target opened for buffered I/O.
         buffered: Box<HostTarget>,
-        /// The target opened with O_DIRECT. None if the file system does not support this.
+        /// The target opened with O_DIRECT. None if the file system does not support O_DIRECT.
         direct: Option<Box<HostTarget>>,
     },
     /// A file or disk on a server, which is never cached on this host.
     Network(Box<HostTarget>),
     /// A simulated system.
     Simulated {
-        /// The system through its simulated file-system cache.
+        /// The system, accessed through its simulated file-system cache.
         buffered: Box<SimulatedTarget>,
-        /// The system without its simulated file-system cache.
+        /// The system, accessed without its simulated file-system cache.
         direct: Box<SimulatedTarget>,
     },
 }
@@ -37,13 +38,14 @@ pub enum Modes {
 /// The opened target of a survey, with its limits.
 #[derive(Debug)]
 pub struct Subject {
-    /// The opened target in both caching modes.
+    /// The target, opened for buffered and for direct I/O.
     pub modes: Modes,
     /// Size of the measured region, from offset 0 (bytes).
     pub region_bytes: u64,
     /// Limits on request size, bytes in flight, direct I/O and writes.
     pub limits: Limits,
-    /// Holes and unwritten blocks of the region. None if the file system does not report them.
+    /// Sizes of holes and of unwritten blocks in the region. None if the file system does not
+    /// report them.
     pub coverage: Option<Coverage>,
 }
 
@@ -120,7 +122,7 @@ impl Subject {
         Subject { modes, region_bytes, limits, coverage: None }
     }
 
-    /// Replaces the limits with the limits of all ranks together.
+    /// Replaces the limits of this target with the combined limits of all ranks.
     pub fn narrow(&mut self, limits: Limits) {
         (self.limits, self.region_bytes) = (limits, limits.region_bytes);
         self.coverage = match &self.modes {
@@ -156,8 +158,9 @@ impl Subject {
         matches!(self.modes, Modes::Network(_))
     }
 
-    /// Returns the target opened for direct I/O if this is wanted and supported. Otherwise returns
-    /// the target opened for buffered I/O.
+    /// Returns the target opened for direct I/O if `wants_direct` is set and the target supports
+    /// direct I/O. Otherwise returns the target opened for buffered I/O. A target on a server has
+    /// only one handle, which is always returned.
     pub fn place(&self, wants_direct: bool) -> Place<'_> {
         match &self.modes {
             Modes::Host { buffered, direct } => {
@@ -180,7 +183,7 @@ impl Subject {
         direct.into_iter().chain(buffered)
     }
 
-    /// Returns the properties of the target, read from the handle for direct I/O if there is one.
+    /// Returns the properties of the target. Uses the handle for direct I/O if there is one.
     pub fn facts(&self) -> TargetFacts {
         match self.place(true) {
             Place::Host(targets) => TargetFacts::of(targets[0]),
@@ -200,8 +203,8 @@ fn check_size(name: &str, region_bytes: u64) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the maximum size of all buffers in flight on this host (bytes), which a memory limit can
-/// lower.
+/// Returns the maximum total size of the buffers in flight on this host (bytes). A memory limit can
+/// lower this maximum.
 pub fn in_flight_bytes_max() -> u64 {
     let limit = memory_limit::narrowest().map_or(u64::MAX, |limit| limit.of_series());
     grid::IN_FLIGHT_BYTES_MAX.min(limit)
@@ -215,12 +218,12 @@ pub fn unordered_writes(limits: &Limits) -> Option<String> {
     Some(format!("each zone of the device ({zone}) must be written in order"))
 }
 
-/// Returns a note for the user if a memory limit lowered the maximum bytes in flight.
+/// Returns a note for the user if a memory limit lowered the maximum number of bytes in flight.
 pub fn narrowed(limits: &Limits) -> Option<String> {
     let limit = memory_limit::narrowest()?;
     let is_less = limits.in_flight_bytes_max < grid::IN_FLIGHT_BYTES_MAX;
     is_less.then(|| {
         let most = units::size(limits.in_flight_bytes_max);
-        format!("more than {most} in flight: prevented by {}; raise this limit", limit.what)
+        format!("workloads with more than {most} in flight: {} is too low; raise it", limit.what)
     })
 }

@@ -1,4 +1,4 @@
-//! The data of a survey: host, target and measured points as in studies, and facts that only a
+//! The data of a survey: host, target and measured points as in a study, and facts that only a
 //! survey collects.
 
 use std::collections::BTreeMap;
@@ -16,12 +16,12 @@ use serde::{Deserialize, Serialize};
 use crate::app::App;
 use crate::visits::{SecondVisit, Visits};
 
-/// The data of a survey, from which the analysis draws its conclusions.
+/// The data of a survey, from which the conclusions are drawn.
 #[derive(Clone, Debug)]
 pub struct SurveyData {
     /// Host, target and measured points.
     pub evidence: Evidence,
-    /// All other facts, which the database stores with the survey.
+    /// All other facts. The database stores them with the survey.
     pub facts: Facts,
     /// Start time of the survey (ns since 1970).
     pub started_unix_ns: i64,
@@ -44,7 +44,7 @@ impl SurveyData {
         SurveyData { evidence, facts, started_unix_ns }
     }
 
-    /// Loads a stored survey. `run` is its number, the start of its UUID, or `latest`.
+    /// Loads a stored survey. `run` is the number of the run, the start of its UUID, or `latest`.
     ///
     /// # Errors
     /// If there is no such survey, or if the database cannot be read.
@@ -68,8 +68,8 @@ impl SurveyData {
         SurveyData::of_row(&store, &row)
     }
 
-    /// Loads a stored survey. The facts are stored only when a survey ends. For a survey that has
-    /// not ended, they are derived from its points.
+    /// Loads a stored survey. The database contains the facts only if the survey has ended.
+    /// Otherwise they are derived from the points.
     ///
     /// # Errors
     /// If the database cannot be read.
@@ -102,7 +102,7 @@ pub struct Facts {
     pub pap_bytes_per_s: Option<f64>,
     /// Memory copy rate of the host [bytes per second].
     pub memory_copy_bytes_per_s: Option<f64>,
-    /// CPU time of halfpower itself per request, measured on the null I/O engine (ns).
+    /// CPU time that halfpower itself needs per request, measured on the null I/O engine (ns).
     pub floor_ns_per_request: Option<f64>,
     /// Why the upper bound of the CPU cost was not measured. None if it was measured.
     pub soaker_declined: Option<String>,
@@ -117,10 +117,10 @@ pub struct Facts {
     pub direct: bool,
     /// Size of the test file or of the measured region (bytes).
     pub region_bytes: u64,
-    /// Requests of the user's program. None without --app.
+    /// The requests that the user's program issues today. None without --app.
     #[serde(default)]
     pub app: Option<App>,
-    /// Bytes written, including the test file. 0 if the target is simulated.
+    /// Number of bytes written, including the test file. 0 if the target is simulated.
     pub written_bytes: u64,
     /// Duration of the survey (ns).
     pub elapsed_ns: u64,
@@ -129,20 +129,20 @@ pub struct Facts {
     /// The host of each rank that measured. Empty for a survey of one process.
     #[serde(default)]
     pub ranks: Vec<String>,
-    /// Which rank was lost and why. None if the loss of a rank did not end the survey.
+    /// Which rank was lost and why. None if no rank was lost.
     #[serde(default)]
     pub lost: Option<String>,
     /// CPU quota of the control group (CPUs). None unless the quota throttled the survey.
     #[serde(default)]
     pub cpu_quota: Option<f64>,
-    /// The limiting resource of each sequential point of a simulated system, with the description
-    /// of the point as key.
+    /// The limiting resource of each sequential point of a simulated system. The keys are the
+    /// descriptions of the points.
     #[serde(default)]
     pub simulated_limits: BTreeMap<String, BindingDocument>,
-    /// How many bytes of the region the sequential trials accessed.
+    /// Numbers of bytes that the sequential trials read and wrote.
     #[serde(default)]
     pub visits: Visits,
-    /// The result of the test for a cache in the device. None if this was not tested.
+    /// Results of the test for a cache in the device. None if the test did not run.
     #[serde(default)]
     pub second_visit: Option<SecondVisit>,
     /// Rate at which the test file was written [bytes per second]. None without a test file.

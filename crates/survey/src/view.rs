@@ -50,7 +50,7 @@ pub fn of(data: &SurveyData, insight: &Insight<'_>) -> SurveyView {
         advice: advice::of(insight).iter().map(advice_of).collect(),
         rules_without_experiment: advice::silent()
             .into_iter()
-            .map(|(rule, study)| format!("{} (measure with: halfpower study {study})", rule.text))
+            .map(|(rule, study)| format!("{} (halfpower study {study} measures this)", rule.text))
             .collect(),
         points: insight.seen.iter().filter(|s| !s.key().has_small_pages()).map(point).collect(),
         pap: insight
@@ -80,13 +80,13 @@ fn state(state: State) -> model::State {
     }
 }
 
-/// Converts a verdict.
+/// Converts a verdict to the type that the page uses.
 pub fn verdict(verdict: &Verdict) -> model::Verdict {
     let reasons = verdict.reasons.clone();
     model::Verdict { state: state(verdict.state), reasons, in_doubt: None }
 }
 
-/// Converts a piece of advice.
+/// Converts a piece of advice to the type that the page uses.
 pub fn advice_of(advice: &advice::Advice) -> model::Advice {
     model::Advice {
         id: advice.id.clone(),
@@ -219,14 +219,14 @@ fn name(point: &MeasuredPoint) -> String {
     format!("{} {} {} x {}", key.caching, key.rw(), units::size(key.request_bytes()), key.depth())
 }
 
-/// Returns the rate over time of the best and of the out-of-box settings, from the trial of each
-/// setting with the most intervals.
+/// Returns the rate over time of the best and of the out-of-box settings. If a setting has several
+/// trials, the trial with the most intervals is used.
 fn time_series(insight: &Insight<'_>) -> Vec<TimeSeriesView> {
     let chosen =
         Op::ALL.into_iter().flat_map(|op| [insight.best(op), insight.out_of_box(op)]).flatten();
     let view = |point: &MeasuredPoint| {
         let trial = point.point.unsoaked().into_iter().max_by_key(|t| t.series.len())?;
-        // The last interval is incomplete.
+        // The last interval is incomplete, so it is left out.
         let whole = trial.series.len().saturating_sub(1);
         let samples = trial.series[..whole].iter().map(|point| {
             let end = point.start_ns.saturating_add(point.length_ns) as f64 / 1e9;
@@ -269,7 +269,6 @@ fn instrument(data: &SurveyData) -> Vec<(String, String)> {
     rows
 }
 
-/// Facts about the run, which the page shows next to the facts about host and target.
 #[derive(Serialize)]
 struct RunView {
     halfpower: &'static str,

@@ -1,5 +1,5 @@
-//! Chooses the blocks that the sequential trials of a survey access: blocks not accessed before, as
-//! long as there are any.
+//! Chooses the blocks that the sequential trials of a survey access. As long as possible, trials
+//! access blocks that no earlier trial accessed.
 //!
 //! Each trial starts where the previous trial ended, so that a cache in the device cannot serve
 //! data of earlier trials. After the end of the region, trials continue at its start, where the
@@ -9,41 +9,44 @@
 use analysis::quantile::median;
 use serde::{Deserialize, Serialize};
 
-/// Distance skipped after buffered reads, because the kernel may have read ahead (bytes).
+/// Number of bytes to skip after a buffered read, because the kernel may have read them ahead.
 const READ_AHEAD_BYTES: u64 = 2 << 20;
 /// Number of pairs of reads in the cache test. Both reads of a pair read the same blocks.
 pub const PAIRS: usize = 3;
-/// Minimum ratio of the second to the first read rate that shows a cache, for the median of all
-/// pairs.
+/// The device has a cache only if the second read is faster than the first by at least this factor,
+/// in the median of all pairs.
 const FASTER: f64 = 1.3;
-/// Minimum ratio of the second to the first read rate that shows a cache, for every single pair.
+/// The device has a cache only if the second read is faster than the first by at least this factor,
+/// in every pair.
 const EACH_FASTER: f64 = 1.15;
 
-/// Position of the next sequential trial, and the numbers of bytes that earlier trials accessed.
+/// Position of the next sequential trial, and the numbers of bytes that earlier trials read and
+/// wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Visits {
     #[serde(skip)]
     at: u64,
-    /// Bytes accessed by sequential reads. Includes bytes that were skipped because the kernel may
-    /// have read them ahead.
+    /// Number of bytes that sequential trials read. Includes bytes that were skipped because the
+    /// kernel may have read them ahead.
     pub read_bytes: u64,
-    /// Bytes accessed by sequential writes.
+    /// Number of bytes that sequential trials wrote.
     pub written_bytes: u64,
 }
 
 impl Visits {
-    /// Returns the bytes accessed by sequential trials.
+    /// Returns the number of bytes that sequential trials accessed.
     pub fn all_bytes(&self) -> u64 {
         self.read_bytes.saturating_add(self.written_bytes)
     }
 
-    /// Returns the start of the next trial with requests of this size (bytes). The start can exceed
-    /// the size of the region, so the caller must reduce it modulo this size.
+    /// Returns the offset at which the next trial starts, which is a multiple of `request_bytes`.
+    /// The offset can exceed the size of the region, so the caller must take it modulo the region
+    /// size.
     pub fn start(&self, request_bytes: u64) -> u64 {
         self.at.next_multiple_of(request_bytes.max(1))
     }
 
-    /// Records a trial that started at `start` and accessed `bytes`.
+    /// Records a trial that started at offset `start` and accessed `bytes`.
     pub fn went(&mut self, start: u64, bytes: u64, write: bool, buffered: bool) {
         let ahead = if buffered && !write { READ_AHEAD_BYTES } else { 0 };
         self.at = start.saturating_add(bytes).saturating_add(ahead);
@@ -75,9 +78,9 @@ impl SecondVisit {
         median(&ratios).filter(|times| each && *times >= FASTER)
     }
 
-    /// Returns the ratio of the late rate to the first rate. None unless the ratio is clearly above
-    /// 1 and the device has a cache. Then the cache holds the whole region. (Without a cache, a
-    /// ratio above 1 only means that the device became faster.)
+    /// Returns the ratio of the late rate to the first rate if it shows that the cache of the
+    /// device holds the whole region. None if the ratio is not clearly above 1, or if the device
+    /// has no cache. Without a cache, a ratio above 1 only means that the device became faster.
     pub fn times_faster_late(&self) -> Option<f64> {
         self.times_faster()?;
         let (first, late) = (median(&self.first)?, median(&self.late)?);

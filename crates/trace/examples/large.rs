@@ -4,9 +4,10 @@
 //! Usage: `large write PATH [REQUESTS]`, then `large read PATH`. `large import INPUT PATH` imports
 //! a trace of another tool instead.
 //!
-//! The written requests are from eight threads with one request in flight each. The requests have
-//! random offsets in 1 TiB, four sizes, and latencies around 100 us with a tail. The example prints
-//! CPU time instead of elapsed time, because other programs may run at the same time.
+//! `large write` simulates eight threads with one request in flight each. The requests have random
+//! offsets in 1 TiB, four sizes, and latencies of about 100 us, of which 1% are up to 5 ms longer.
+//! The example prints CPU time instead of elapsed time, because other programs may run at the same
+//! time.
 
 use std::path::Path;
 
@@ -92,7 +93,7 @@ fn cpu_ns() -> Outcome<u64> {
     Ok(text.split_whitespace().next().unwrap_or_default().parse()?)
 }
 
-/// Returns the peak resident memory of this process (KiB; proc(5), VmHWM).
+/// Returns the peak resident set size of this process (KiB; proc(5), VmHWM).
 fn resident_kib() -> Outcome<u64> {
     let text = std::fs::read_to_string("/proc/self/status")?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"));

@@ -2,9 +2,9 @@
 //! share.
 //!
 //! Times, offsets and lengths are unsigned numbers. The names of the time columns contain the unit.
-//! Calls, operations and files are stored as text in a dictionary, so that other programs can read
-//! them without a list of codes. `file_id` is the number of the file in the header, because two
-//! files may have the same name.
+//! Calls, operations and files are stored as text with dictionary encoding, so that other programs
+//! can read them without a list of codes. Two files may have the same name, so `file_id` contains
+//! the number of the file in the header.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ pub(crate) const HEADER_KEY: &str = "halfpower_trace";
 /// Key of the format version in the metadata of the Parquet file.
 pub(crate) const VERSION_KEY: &str = "halfpower_trace_version";
 
-/// Version of the format. It must increase if an older reader would misread newer files.
+/// Version of the format. It must be increased if older readers would misread new files.
 pub(crate) const VERSION: &str = "1";
 
 /// The type of the values in a column.
@@ -42,7 +42,7 @@ pub(crate) struct Column {
     pub name: &'static str,
     pub kind: Kind,
     pub nullable: bool,
-    /// Whether few different values are expected, so that a dictionary saves space.
+    /// Whether a dictionary saves space, because few different values are expected.
     pub dictionary: bool,
 }
 
@@ -50,7 +50,7 @@ const fn column(name: &'static str, kind: Kind, nullable: bool, dictionary: bool
     Column { name, kind, nullable, dictionary }
 }
 
-/// All columns, in the order of the file.
+/// All columns, in the order in which the file contains them.
 pub(crate) const COLUMNS: [Column; 15] = [
     column("start_ns", Kind::Long, false, false),
     column("latency_ns", Kind::Long, true, false),
@@ -93,9 +93,9 @@ fn field(column: &Column) -> Result<TypePtr> {
     Ok(Arc::new(built))
 }
 
-/// Returns the settings with which the columns are written. Only `start_ns` has statistics, which
-/// let other programs skip row groups. Statistics of the other columns would only make the footer
-/// larger.
+/// Returns the settings with which the columns are written. Only `start_ns` has statistics, so that
+/// other programs can skip row groups by time. Statistics of the other columns would only make the
+/// footer larger.
 pub(crate) fn properties() -> WriterProperties {
     /// Maximum size of a dictionary of numbers (bytes). Above this size, a dictionary saves no
     /// space compared with delta encoding.

@@ -49,7 +49,7 @@ pub enum TraceError {
     Encode {
         /// Name of the file.
         name: String,
-        /// Error of the encoder.
+        /// Error message of the encoder.
         why: String,
     },
     /// A line in a trace of another tool does not match the format of this tool.
@@ -105,8 +105,7 @@ impl TraceError {
     }
 }
 
-/// Shortens the text of a cause to one line of bounded length, because the text can quote the
-/// input.
+/// Shortens an error text to one line of bounded length, because the text can quote the input.
 pub(crate) fn one_line(text: &str) -> String {
     const MOST: usize = 120;
     let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

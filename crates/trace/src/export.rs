@@ -12,7 +12,7 @@ use crate::request::{Call, Operation, Request};
 
 const MICROSECOND_NS: u64 = 1000;
 
-/// Numbers of the requests that an export wrote and left out.
+/// How many requests an export wrote, and how many it left out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
     /// Number of requests that were written.
@@ -22,8 +22,8 @@ pub struct Exported {
     pub left_out: u64,
 }
 
-/// Writes a trace as CSV: the names of the columns, then a line for each request. Fields whose
-/// value is unknown are empty. `name` is the name of `out` in error messages.
+/// Writes a trace as CSV. The first line contains the names of the columns, and each further line
+/// is a request. Unknown values are empty fields. `name` is the name of `out` in error messages.
 ///
 /// # Errors
 /// If the trace is damaged, or if `out` cannot be written.
@@ -79,12 +79,12 @@ fn quoted(text: &str) -> Cow<'_, str> {
 /// left out. The log opens each file before the first request of the file, and closes all files at
 /// the end. Times are in microseconds. `name` is the name of `out` in error messages.
 ///
-/// From a trace of `halfpower watch`, three more kinds of requests are left out: block layer
-/// requests and page faults, which result from other requests, and requests that failed or moved no
-/// data. The length of each read or write in the log is then the number of bytes moved.
+/// If `halfpower watch` recorded the trace, three more kinds of requests are left out: block layer
+/// requests and page faults, because other requests cause them, and requests that failed or moved
+/// no data. The length of each read or write in the log is then the number of bytes that it moved.
 ///
-/// fio splits lines at blanks, so blanks in names become `_`. A file without a name is called
-/// `file-N`.
+/// fio splits lines at whitespace, so whitespace and control characters in file names become `_`. A
+/// file without a name is called `file-N`.
 ///
 /// # Errors
 /// If the trace is damaged, or if `out` cannot be written.
@@ -107,7 +107,7 @@ pub fn fio_log(
             exported.left_out += 1;
             continue;
         };
-        // fio requires ascending times.
+        // fio requires that times do not decrease.
         last_us = last_us.max(request.start_ns / MICROSECOND_NS);
         if opened.insert(file) {
             writeln!(out, "{last_us} {file} add\n{last_us} {file} open").map_err(fail)?;
@@ -127,7 +127,7 @@ pub fn fio_log(
     Ok(exported)
 }
 
-/// Returns whether a request of a watched program is exported for a replay.
+/// Returns whether a replay of a trace of `halfpower watch` needs this request.
 fn is_replayed(request: &Request) -> bool {
     let is_block = request.call == Call::BLOCK;
     let moves_nothing = request.operation.moves_data() && request.moved_bytes() == 0;

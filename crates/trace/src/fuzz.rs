@@ -1,5 +1,6 @@
-//! Entry points to the reader and the importers, for the fuzz targets. No input may cause a panic.
-//! Requests that an importer accepts must stay the same when they are exported and imported again.
+//! Functions that the fuzz targets call to test the reader and the importers. No input may cause a
+//! panic. Requests that an importer accepts must stay the same when they are exported and imported
+//! again.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,8 +12,7 @@ use crate::reader::TraceReader;
 use crate::replay::{Changes, Feed, Scan, Selection};
 use crate::request::{Header, Request};
 
-/// Maximum number of requests that are read from a file. A few bytes can encode billions of
-/// requests.
+/// Maximum number of requests to read from a file. A few bytes can encode billions of requests.
 const REQUESTS: usize = 10_000;
 
 /// Reads `data` as a trace file, replays the requests, and checks the messages of all errors.
@@ -34,7 +34,7 @@ pub fn file(data: &[u8]) {
     replay(&header, &requests);
 }
 
-/// Feeds requests to a replay twice: first without changes, then with changes.
+/// Replays requests twice: first without changes, then with changes.
 fn replay(header: &Header, requests: &[Request]) {
     let rows = || requests.iter().copied().map(Ok);
     let Ok(scan) = Scan::of(rows(), header, &Selection::default()) else { return };

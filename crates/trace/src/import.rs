@@ -1,10 +1,10 @@
 //! Converts traces of other tools to trace files, line by line in bounded memory.
 //!
 //! Each format has its own module. The module's documentation cites the description of the format
-//! and explains how the fields are used. Lines that are not requests are skipped only if the format
-//! has such lines. Any other line is an error, and the message states the line number and what was
-//! expected. Events that could not be matched are counted in [`Header::lost`]. Facts that the
-//! format does not record are listed in [`Header::notes`].
+//! and explains how the fields are used. Lines without a request are skipped only if the format
+//! allows them. A line that does not match the format is an error, whose message states the line
+//! number and what was expected. Events that could not be matched are counted in [`Header::lost`].
+//! Facts that the format does not record are listed in [`Header::notes`].
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -70,7 +70,7 @@ impl Format {
         Format::Tencent,
     ];
 
-    /// Returns the name of the format in flags and headers.
+    /// Returns the name of the format, as used in options and trace headers.
     pub fn name(self) -> &'static str {
         match self {
             Format::Csv => "csv",
@@ -85,7 +85,7 @@ impl Format {
         }
     }
 
-    /// Returns the format with this name.
+    /// Returns the format with this name. None if the name is unknown.
     pub fn named(name: &str) -> Option<Format> {
         Format::ALL.into_iter().find(|format| format.name() == name)
     }
@@ -105,13 +105,13 @@ impl Format {
     }
 }
 
-/// Finds the format of a file. `head` has the first [`HEAD_BYTES`] of the file, or the whole file
-/// if it is shorter.
+/// Finds the format of a file. `head` contains the first [`HEAD_BYTES`] of the file, or the whole
+/// file if it is shorter.
 ///
 /// # Errors
 /// If the format is not one of [`Format::ALL`]. The message lists all formats.
 pub fn detect(path: &Path, head: &[u8]) -> Result<Format, TraceError> {
-    /// Number of lines that are checked. Some formats have a few lines before the first request.
+    /// Number of lines to check. Some formats have a few lines before the first request.
     const LINES: usize = 16;
     if blktrace::begins(head) {
         return Ok(Format::Blktrace);
@@ -139,8 +139,9 @@ pub fn detect_file(path: &Path) -> Result<Format, TraceError> {
     detect(path, &head)
 }
 
-/// Imports a file and writes the trace file `output`, which must not exist. If `input` is a file of
-/// blktrace, the files of the other CPUs in the same directory are imported too.
+/// Imports a file and writes the trace file `output`, which must not exist. If `input` is one of
+/// the files that blktrace writes for each CPU, the files of the other CPUs in the same directory
+/// are imported too.
 ///
 /// # Errors
 /// If the input cannot be read, if it does not match the format, or if the output cannot be
@@ -174,8 +175,8 @@ pub fn convert_bytes(input: &[u8], format: Format) -> Result<(Header, Vec<u8>), 
     writer.finish_into(header)
 }
 
-/// Returns the files of all CPUs of the trace that `path` belongs to, in the order of the CPUs:
-/// `NAME.blktrace.0` and so on. Returns only `path` if it does not have such a name.
+/// If `path` is named `NAME.blktrace.N`, returns the files of all CPUs of this trace in the order
+/// of `N`, which is the number of the CPU. Otherwise returns only `path`.
 fn files_of_cpus(path: &Path) -> Result<Vec<PathBuf>, TraceError> {
     let fail = |cause| TraceError::reading(&path.display().to_string(), cause);
     let cpu = |name: &str| name.parse::<u32>().ok();

@@ -1,4 +1,4 @@
-//! Reads, writes and converts traces of storage requests. For each request, a trace has the
+//! Reads, writes and converts traces of storage requests. For each request, a trace records the
 //! operation, the file, the offset, the start time and the latency.
 //!
 //! A [`Request`] is one row of a trace: a system call of a program, or a request of the block
@@ -6,7 +6,7 @@
 //! [`reader`] stream this file, so a trace can be larger than memory. `import` converts traces of
 //! other tools to this format, and `export` writes traces for other tools.
 //!
-//! The crate does not trace, start programs or issue requests.
+//! The crate does not record traces, start programs or issue requests.
 #![forbid(unsafe_code)]
 
 pub mod error;

@@ -1,9 +1,9 @@
-//! Checks the pages of a trace file before decoding. The sizes that a damaged or malicious file
-//! states may be wrong, so they are compared with the actual sizes.
+//! Checks the pages of a trace file before they are decoded. A damaged or malicious file can state
+//! wrong sizes, so they are compared with the actual sizes.
 //!
 //! The decoders of the Parquet library trust some of these sizes. With wrong sizes, they would
-//! panic or allocate too much memory. Only plain values and the encodings that the writer uses are
-//! accepted.
+//! panic or allocate too much memory. Only the plain encoding and the encodings that the writer
+//! uses are accepted.
 
 use parquet::basic::Encoding;
 use parquet::column::page::{Page, PageMetadata, PageReader};
@@ -94,7 +94,7 @@ impl<P: PageReader> CheckedPages<P> {
     }
 }
 
-/// Checks texts in plain encoding. The length of each text precedes the text.
+/// Checks strings in plain encoding. Each string follows its length, which has 4 bytes.
 fn check_texts(mut data: &[u8], number: u32) -> Result<()> {
     for _ in 0..number {
         let length = data.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize);
@@ -104,9 +104,9 @@ fn check_texts(mut data: &[u8], number: u32) -> Result<()> {
     Ok(())
 }
 
-/// Checks values in delta encoding: a header, then blocks of parts, each with a width in bits
-/// (Parquet format, "Delta Encoding"). Truncated blocks pass, because the decoder reports the
-/// error.
+/// Checks delta-encoded values. A header is followed by blocks, and each block has parts
+/// (miniblocks) with a bit width for each part (Parquet format, "Delta Encoding"). Truncated blocks
+/// are accepted here, because the decoder reports them.
 fn check_delta(mut data: &[u8], needs_values: bool) -> Result<()> {
     /// Maximum number of values in a block. The writer uses blocks of 128 or 256 values.
     const BLOCK_MOST: u64 = 1 << 16;
@@ -135,9 +135,9 @@ fn check_delta(mut data: &[u8], needs_values: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether any row of a page has a value according to the definition levels. The levels are
-/// encoded as runs of one level and groups of eight levels (Parquet format, "Run Length Encoding /
-/// Bit-Packing Hybrid").
+/// Returns whether any row of a page has a value, according to the definition levels. These are
+/// encoded as runs of equal levels and as bit-packed groups of eight levels (Parquet format, "Run
+/// Length Encoding / Bit-Packing Hybrid").
 fn has_values(mut levels: &[u8]) -> bool {
     while let Some(header) = variable_length(&mut levels) {
         let length = if header & 1 == 0 { 1 } else { (header >> 1) as usize };
@@ -150,8 +150,8 @@ fn has_values(mut levels: &[u8]) -> bool {
     false
 }
 
-/// Decodes a number of variable length (LEB128) and removes it from `data`. Each byte has seven
-/// bits of the number, the lowest bits first. A number has at most ten bytes.
+/// Decodes a variable-length integer (LEB128) at the start of `data`, and removes it from `data`.
+/// Each byte has seven bits of the number, the lowest bits first. A number has at most ten bytes.
 fn variable_length(data: &mut &[u8]) -> Option<u64> {
     let mut number = 0;
     for shift in (0..70).step_by(7) {

@@ -1,10 +1,9 @@
-//! Reads a trace request by request in bounded memory, because only one page of each column is in
-//! memory.
+//! Reads a trace request by request. Memory is bounded: only one page of each column is in memory.
 //!
 //! A trace can be damaged, truncated or malicious. Sizes are compared with the length of the file
 //! before anything is allocated (`pages.rs`, `source.rs`). The Parquet library may still panic on
-//! unforeseen input. Therefore this module catches panics of the library and returns them as
-//! errors. The reader yields nothing after an error.
+//! unexpected input, so panics of the library are caught and returned as errors. After an error,
+//! the reader yields nothing.
 
 use std::fs::File;
 use std::panic::{self, AssertUnwindSafe};
@@ -27,24 +26,23 @@ use crate::source::Source;
 /// Maximum number of requests that are decoded in one step.
 const BATCH: usize = 4096;
 
-/// Maximum length of a footer (bytes). It is enough for a header with all names and for the column
-/// offsets of more than a billion requests.
+/// Maximum length of the Parquet footer (bytes). The footer has the trace header, with all file
+/// names, and the positions of the columns. The maximum is enough for more than a billion requests.
 const FOOTER_MOST: u64 = 64 << 20;
 
 /// The four bytes at both ends of a Parquet file.
 const MAGIC: &[u8] = b"PAR1";
 
-/// Number of bytes after the footer, which are the length of the footer and [`MAGIC`].
+/// Number of bytes after the footer: the length of the footer (4 bytes) and [`MAGIC`].
 const TAIL: u64 = 8;
 
-/// Iterates over the requests of a trace in the order of the file. The first error is the last
-/// item.
+/// Iterates over the requests of a trace in the order of the file. The first error ends the
+/// iteration.
 pub struct TraceReader {
     source: Arc<Source>,
     name: String,
     metadata: ParquetMetaData,
-    /// For each column of a trace, the index of the column in the file. None if the file lacks the
-    /// column.
+    /// Index in the file of each column in `COLUMNS`. None if the file lacks the column.
     places: Vec<Option<usize>>,
     header: Header,
     next_group: usize,
@@ -91,7 +89,7 @@ impl TraceReader {
         let rows: u64 = metadata.row_groups().iter().map(|group| group.num_rows() as u64).sum();
         if rows != header.requests {
             return Err(in_header(format!(
-                "the header states {} requests, but the file has {rows}",
+                "the header counts {} requests, but the file has {rows}",
                 header.requests
             )));
         }
@@ -115,7 +113,7 @@ impl TraceReader {
         &self.header
     }
 
-    /// Decodes the next requests. Returns false at the end of the trace.
+    /// Decodes the next batch of requests. Returns false at the end of the trace.
     fn fill(&mut self) -> ParquetResult<bool> {
         self.batch.clear();
         self.at = 0;
@@ -268,7 +266,7 @@ fn check_groups(
     Ok(())
 }
 
-/// A column of a row group that is being decoded.
+/// Decodes one column of a row group.
 struct Values<T: DataType> {
     /// None if the file does not have this column.
     reader: Option<ColumnReaderImpl<T>>,
@@ -336,7 +334,7 @@ impl Gaps<'_> {
     }
 }
 
-/// The columns of a row group that is being decoded.
+/// Decodes all columns of a row group.
 struct Group {
     rows_left: usize,
     start_ns: Values<Int64Type>,
@@ -436,8 +434,8 @@ impl Group {
     }
 }
 
-/// Converts names to values, such as the name of a call to a [`Call`]. A trace has few different
-/// names, so each name is looked up only once in a batch.
+/// Maps names in a trace to values, for example `pread64` to a [`Call`]. Each name is looked up
+/// only once in a batch, because a trace has few different names.
 struct Names<'a, T> {
     what: &'static str,
     meaning: fn(&str) -> Option<T>,

@@ -1,11 +1,12 @@
-//! Prepares the replay of a trace: finds the requests to replay, their order in each thread, the
-//! time that the thread computed between them, and their offsets in a single target.
+//! Prepares the replay of a trace: selects the requests, and determines their order in each thread,
+//! the time between them, and their offsets in one target that replaces all files.
 //!
 //! [`Scan`] reads a trace once and collects the facts that are needed before the first request is
 //! issued. [`Feed`] reads the trace again and yields [`ReplayRequest`]s. Both stream the trace. The
 //! requests of a thread form a *lane*. Threads that were never alive at the same time share a lane,
 //! so that processes which a shell started one after another are replayed one after another.
-//! [`Changes`] alter the requests, to find out how fast the program would be with other requests.
+//! [`Changes`] modify the requests, to show how fast the program would be with other requests, for
+//! example at a greater queue depth.
 
 mod selection;
 mod scan;
@@ -19,8 +20,7 @@ pub use selection::Selection;
 
 use crate::request::{Call, Operation, Request};
 
-/// Which requests of a trace are replayed: the requests that the program made, or the requests of
-/// the block layer that resulted from these.
+/// The layer at which requests were recorded. A replay issues only the requests of one layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Level {
     /// System calls, asynchronous requests and page faults of the program.
@@ -34,7 +34,7 @@ impl Level {
     /// Both levels.
     pub const ALL: [Level; 2] = [Level::Calls, Level::Block];
 
-    /// Returns the name of the level in flags and results.
+    /// Returns the name of the level in options and output, such as `calls`.
     pub fn name(self) -> &'static str {
         match self {
             Level::Calls => "calls",
@@ -66,15 +66,15 @@ pub enum Action {
         /// find the data.
         data_only: bool,
     },
-    /// The request is a hint to the kernel about accesses to a range (posix_fadvise(2),
-    /// readahead(2)). [`Call::advice`] of this call is the kind of hint.
+    /// The request is a hint to the kernel about future accesses (posix_fadvise(2), readahead(2)).
+    /// The call determines the kind of hint.
     Advise(Call),
 }
 
 /// A request to be issued again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayRequest {
-    /// Number of the lane.
+    /// Number of the lane. All requests of a thread are in the same lane.
     pub lane: u32,
     /// The action of the request.
     pub action: Action,
@@ -83,9 +83,8 @@ pub struct ReplayRequest {
     pub offset: u64,
     /// Length of the request (bytes). 0 for a flush, and for a hint about the whole target.
     pub bytes: u64,
-    /// Time since the start of the previous request of the lane, or since the last completion
-    /// before this request, whichever was later (ns). For the first request of the lane, this is
-    /// the time since the start of the trace.
+    /// Time since the last event in the lane (ns). Events are starts and completions of requests.
+    /// For the first request of the lane, the time since the start of the trace.
     pub gap_ns: u64,
     /// Number of earlier requests of the lane that were outstanding when this request was made.
     /// None if the trace does not record when requests ended.
@@ -106,14 +105,14 @@ enum Unfit {
     /// The file of the request is not on storage: it is a file of the kernel (/proc, /sys), or a
     /// device such as /dev/null.
     NoStorage,
-    /// The request only starts write-back, as sync_file_range(2) usually does.
+    /// The call is sync_file_range(2), which usually only starts write-back.
     StartsWriteBack,
     /// The request moves no data and makes no data durable.
     Other(Operation),
 }
 
 impl Unfit {
-    /// Returns a plural noun for the requests that are left out for this reason.
+    /// Describes the requests that are left out for this reason, for example "failed requests".
     fn what(self) -> &'static str {
         match self {
             Unfit::Failed => "failed requests",
@@ -132,8 +131,8 @@ impl Unfit {
     }
 }
 
-/// Returns the action with which a request is replayed, with its offset and its length.
-/// `file_bytes` is the size of the file.
+/// Returns the action, the offset and the length with which a request is replayed. `file_bytes` is
+/// the size of the file.
 fn action(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfit> {
     if request.result.is_some_and(|result| result < 0) {
         return Err(Unfit::Failed);
@@ -155,9 +154,8 @@ fn action(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfi
     }
 }
 
-/// Returns the action with which a hint is replayed, with its offset and its length. Only hints
-/// that read ahead or evict apply to a range. All other hints apply to an open file and get length
-/// 0.
+/// Returns the action, the offset and the length with which a hint is replayed. Only hints to read
+/// ahead or to evict apply to a range. All other hints apply to an open file and get length 0.
 fn hint(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfit> {
     let (call, bytes) = (request.call, request.bytes);
     let unfit = Unfit::Other(request.operation);

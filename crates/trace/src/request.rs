@@ -113,7 +113,7 @@ const CALLS: [&str; 43] = [
     "madvise",
     "io_submit",
     "io_uring_enter",
-    // These are fadvise64 with the advice (posix_fadvise(2)), in the order of the kernel's numbers.
+    // Calls of fadvise64 by advice (posix_fadvise(2)), in the order of the kernel's advice numbers.
     "fadvise64 normal",
     "fadvise64 random",
     "fadvise64 sequential",
@@ -129,12 +129,12 @@ impl Call {
     pub const BLOCK: Call = Call(1);
     /// A page fault in a mapped file.
     pub const PAGE_FAULT: Call = Call(2);
-    /// A request of an io_uring.
+    /// A request through io_uring.
     pub const IO_URING: Call = Call(3);
-    /// A request of Linux native asynchronous I/O (io_submit).
+    /// A request through Linux native asynchronous I/O (io_submit).
     pub const LIBAIO: Call = Call(4);
 
-    /// Returns the name in files and output: the name of the system call or of the interface.
+    /// Returns the name of the system call or interface in files and output, such as `pread64`.
     pub fn name(self) -> &'static str {
         CALLS[usize::from(self.0)]
     }
@@ -157,8 +157,8 @@ impl Call {
         self.name().strip_prefix("fadvise64 ")
     }
 
-    /// Returns the call of fadvise64 with the advice that has this number in the kernel
-    /// (`POSIX_FADV_NORMAL` is 0).
+    /// Returns the call of fadvise64 for an advice number of the kernel (`POSIX_FADV_NORMAL` is 0).
+    /// None if the number is unknown.
     pub fn with_advice(number: u64) -> Option<Call> {
         let mut known = CALLS.iter().enumerate().filter(|(_, name)| name.starts_with("fadvise64 "));
         known.nth(usize::try_from(number).ok()?).map(|(at, _)| Call(at as u8))
@@ -177,7 +177,7 @@ pub struct FileId(pub u32);
 /// One request of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Time at which the request was made, since the start of the trace (ns).
+    /// Time from the start of the trace to the start of the request (ns).
     pub start_ns: u64,
     /// Time from the start to the end of the request (ns). None if unknown.
     pub latency_ns: Option<u64>,
@@ -244,10 +244,10 @@ pub struct Process {
     pub name: String,
 }
 
-/// Events that a trace lost, by cause.
+/// Events that a trace lost for the same cause.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
-    /// Description of the lost events with the cause.
+    /// What was lost and why, such as `calls that did not return`.
     pub cause: String,
     /// Number of lost events.
     pub count: u64,
@@ -261,8 +261,8 @@ pub struct Header {
     /// Command line of the watched program. Empty if unknown.
     #[serde(default)]
     pub command: String,
-    /// The directory, file or device whose requests were watched in all programs. Empty if one
-    /// program was watched.
+    /// The directory, file or device whose requests were watched, regardless of the program. Empty
+    /// if one program was watched.
     #[serde(default)]
     pub target: String,
     /// Name of the host. Empty if unknown.
@@ -283,8 +283,8 @@ pub struct Header {
     /// Highest number of requests in flight. 0 if the trace does not record when requests ended.
     #[serde(default)]
     pub depth_max: u32,
-    /// Number of requests whose position in the file is after a request that started later. 0 if
-    /// all requests are in the order of their start.
+    /// Number of requests that are stored after a request that started later. 0 if the trace is
+    /// sorted by start time.
     #[serde(default)]
     pub out_of_order: u64,
     /// The files that requests refer to.

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use parquet::errors::{ParquetError, Result};
 use parquet::file::reader::{ChunkReader, Length};
 
-/// Number of bytes that are read at once for a page header. The page headers that the writer of
-/// this crate produces have about 30 bytes.
+/// Number of bytes that are read at once for a page header. The page headers that this crate writes
+/// have about 30 bytes.
 const AHEAD: usize = 256;
 
-/// Maximum length of a page; longer pages are refused (bytes). The writer starts a new page after
+/// Maximum length of a page (bytes). Longer pages are refused. The writer starts a new page after
 /// about 1 MiB.
 const PAGE_MOST: usize = 16 << 20;
 

@@ -1,5 +1,6 @@
 //! Totals of a trace, computed while its requests are read or written: the number of requests, the
-//! duration, the maximum number of requests in flight, and the length that each file needs.
+//! duration, the maximum number of requests in flight, and the highest offset that was accessed in
+//! each file.
 //!
 //! Memory is bounded: at most [`DEPTH_MOST`] requests in flight are tracked, and one number is kept
 //! for each file.
@@ -28,8 +29,8 @@ pub struct Statistics {
 
 impl Statistics {
     /// Adds a request. Requests are expected in the order of their start times. A request that
-    /// starts before an earlier request counts as out of order, and the depth near it is
-    /// approximate.
+    /// starts before an earlier request counts as out of order, and makes the queue depth at that
+    /// time approximate.
     pub fn add(&mut self, request: &Request) {
         self.requests += 1;
         let start = request.start_ns;

@@ -8,10 +8,10 @@ use crate::reader::TraceReader;
 use crate::request::{Call, FileId, Header, Operation, Request};
 use crate::writer::TraceWriter;
 
-/// File names in the traces of tests. They contain blanks, quotes, separators and line ends.
+/// File names in test traces, with spaces, quotes, separators and line breaks.
 pub(crate) const NAMES: [&str; 5] = ["/data/a", "b,\"c\"", "", "with blank", "über\nzwei"];
 
-/// Generates any request that refers to a file of [`NAMES`].
+/// Generates a random request to one of the files [`NAMES`].
 pub(crate) fn any_request() -> impl Strategy<Value = Request> {
     let calls: Vec<Call> = ["unknown", "block", "pread64", "fsync", "io_uring"]
         .map(|name| Call::named(name).expect("a call of the list"))
@@ -48,8 +48,7 @@ pub(crate) fn any_requests() -> impl Strategy<Value = Vec<Request>> {
     })
 }
 
-/// Writes a trace of the requests, with the files [`NAMES`], to memory. Returns its header and
-/// bytes.
+/// Writes the requests and the files [`NAMES`] to a trace in memory. Returns its header and bytes.
 pub(crate) fn stored(requests: &[Request]) -> (Header, Vec<u8>) {
     let mut writer = TraceWriter::to(Vec::new(), "test").unwrap();
     NAMES.iter().for_each(|name| {

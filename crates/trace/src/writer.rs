@@ -27,11 +27,12 @@ use crate::error::TraceError;
 use crate::request::{FILES_MOST, FileId, Header, Request};
 use crate::statistics::Statistics;
 
-/// Maximum number of requests that are held back. This number of requests uses 6 MiB of memory, and
-/// no kernel has so many requests in flight.
+/// Maximum number of requests that are held back. They use 6 MiB of memory. In practice, fewer
+/// requests are in flight at the same time.
 pub const HELD_MOST: usize = 1 << 16;
 
-/// Number of requests in a row group. Only one row group is in memory, which uses 12 MiB.
+/// Number of requests in a row group of the Parquet file. The writer holds one row group in memory
+/// (12 MiB).
 const GROUP_ROWS: usize = 1 << 17;
 
 /// Maximum number of values that are converted and written to a column in one call.
@@ -43,8 +44,7 @@ const NAMES_MOST: usize = 8 << 20;
 /// Maximum length of a file name, equal to the maximum length of a path in Linux (bytes).
 const NAME_MOST: usize = 4096;
 
-/// Name of the entry that all further files share after [`FILES_MOST`] or [`NAMES_MOST`] is
-/// reached.
+/// Name of the entry that all files beyond [`FILES_MOST`] or [`NAMES_MOST`] share.
 const OTHER_FILES: &str = "(other files)";
 
 /// A request that is held back because a request that started earlier may still be pushed. Requests
@@ -165,8 +165,8 @@ impl TraceWriter<File> {
     }
 
     /// Writes the remaining requests and the header, and gives the file its final name. Returns the
-    /// completed header, with the number of requests, the duration, the maximum depth, the number
-    /// of requests out of order, and the names and ends of the files.
+    /// header with the number of requests, the duration, the maximum depth, the number of requests
+    /// out of order, and the name and the end of each file.
     ///
     /// # Errors
     /// The file cannot be written or renamed, or a file named `path` was created meanwhile.

@@ -1,12 +1,14 @@
 //! Compares the throughput of a program with a stored survey of its device: how close the program
 //! is to the best setting, and which change would help it most.
 //!
-//! The program is described by its most common request size and its mean number of requests in
-//! flight. It is compared with the nearest setting that the survey measured, and with the fastest
-//! setting of the same access order. Reads that mostly came from the page cache are not compared.
-//! Buffered writes without a flush are not compared either, because they did not wait for the
-//! device. Neither are reads or writes that take less than 5% of the time. If no write was direct,
-//! the time of flushes counts as time of the writes.
+//! The program is represented by its most common request size and its mean number of requests in
+//! flight. It is compared with the most similar setting that the survey measured, and with the
+//! fastest setting of the same access order.
+//!
+//! Reads that mostly came from the page cache are not compared. Buffered writes without a flush are
+//! not compared, because they did not wait for the device. Reads or writes that take less than 5%
+//! of the time are not compared. If no write was direct, the time of flushes counts as time of the
+//! writes.
 
 use analysis::units;
 use ioengine::Op;
@@ -34,7 +36,7 @@ impl SettingDocument {
     }
 }
 
-/// The reads or writes of a program, described by the parameters of a survey.
+/// The reads or writes of a program, in terms of the parameters of a survey.
 struct Asked {
     operation: Op,
     bytes: u64,
@@ -45,8 +47,8 @@ struct Asked {
     requests_per_s: f64,
 }
 
-/// Compares a program with a survey, and adds the results to the document: throughput compared with
-/// the best setting, the position on the survey's curves, and the gain of possible changes.
+/// Compares a program with a survey. Adds to the document the throughput compared with the best
+/// setting, the position of the program on the survey's curves, and the gain of possible changes.
 pub fn explain(document: &mut TraceDocument, data: &SurveyData) {
     let insight = Insight::of(data);
     let target = data.evidence.targets.first().map_or("the target", |target| &target.name);
@@ -56,9 +58,9 @@ pub fn explain(document: &mut TraceDocument, data: &SurveyData) {
     document.gains = gains::gains(document, &insight, target);
 }
 
-/// Returns the performance of reads and writes as a share of the performance of the best setting.
-/// The result is the mean of the shares of reads and of writes, weighted by the time that the
-/// program waits for them. None if neither reads nor writes can be compared.
+/// Returns the performance of the program as a share of the performance of the best setting: the
+/// mean of the shares of reads and writes, weighted by the time that the program waits for each.
+/// None if neither reads nor writes can be compared.
 fn share_of_device(document: &TraceDocument) -> Option<f64> {
     let of = |one: &AgainstDocument| {
         let operation = Operation::named(&one.operation)?;
@@ -147,8 +149,8 @@ fn compared(
     }
 }
 
-/// Returns how different a measured setting is from the requests: the ratio of the sizes and the
-/// ratio of the depths, both in powers of two, plus a constant if the caching mode differs.
+/// Returns the distance of a measured setting from the requests: the difference in log2(size), plus
+/// the difference in log2(depth), plus 4 if the caching mode differs.
 fn distance(asked: &Asked, point: &MeasuredPoint) -> f64 {
     let key = point.key();
     let factor = |one: f64, other: f64| (one.max(1.0) / other.max(1.0)).log2().abs();

@@ -56,7 +56,7 @@ pub struct Source {
     pub trace: String,
     /// The command whose requests were recorded. Empty if unknown.
     pub command: String,
-    /// The level of the requests that the model describes.
+    /// Whether the model describes calls of the program or requests of the block layer.
     pub level: Level,
     /// The files and directories whose requests the model describes. Empty if all are included.
     pub files: Vec<String>,

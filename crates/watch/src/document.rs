@@ -1,6 +1,5 @@
-//! The result of `watch` and `trace` as a JSON document: totals by operation, and files and devices
-//! in descending order of their time. The document is built from a summary and the header of the
-//! trace.
+//! The JSON document that `watch` and `trace` print: totals by operation, and lists of files and
+//! devices. The document is built from the summary and the header of the trace.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,15 +13,15 @@ use crate::summary::{OfFile, OfProcess, Requests, Summary};
 use crate::totals::TotalsDocument;
 use crate::waits::{Class, OfClass};
 
-/// Maximum number of files in a document, those with the most time first. Further files are
-/// counted.
+/// Maximum number of files that a document lists. If there are more, the files with the most time
+/// are listed.
 const FILES_MAX: usize = 1000;
-/// Maximum number of directories that are shown. If there are no more files than this, the files
-/// are shown instead.
+/// Maximum number of files or directories that are shown. If there are more files, they are grouped
+/// by directory.
 pub const FOLDERS_MAX: usize = 10;
-/// A file is listed separately if its time exceeds the total time divided by this number.
+/// A file that takes more than 1/20 of the total time is listed separately from its directory.
 const ALONE_PARTS: u64 = 20;
-/// Maximum number of directory levels that are distinguished.
+/// Maximum number of path levels by which files are grouped.
 const LEVELS_MAX: usize = 16;
 
 /// The document of `watch --json` and `trace --json`.
@@ -30,17 +29,18 @@ const LEVELS_MAX: usize = 16;
 pub struct TraceDocument {
     /// The program that wrote the document.
     pub halfpower: Program,
-    /// What recorded the trace: `watch`, or the tool that it was imported from.
+    /// The source of the trace: `watch`, or the format of an imported trace, such as `fio-iolog`.
+    /// `proc` if the document has only totals.
     pub source: String,
     /// The command that was watched. Empty if unknown.
     pub command: String,
-    /// The directory, file or device that was watched, in all programs. Empty if a program was
-    /// watched.
+    /// The file system or device whose requests were recorded for all programs. Empty if a program
+    /// was watched.
     pub target: String,
     /// Start of the trace (ns since 1970).
     pub started_unix_ns: Option<u64>,
-    /// Duration of the watch. If unknown, the time from the start of the first request to the end
-    /// of the last request (ns).
+    /// Duration of the recording (ns). If unknown, the time from the start of the first request to
+    /// the end of the last request.
     pub duration_ns: u64,
     /// Number of requests of the program and of the block layer.
     pub requests: u64,
@@ -59,38 +59,40 @@ pub struct TraceDocument {
     pub operations: Vec<OperationDocument>,
     /// Time between the end of a request and the start of the next request of the same thread.
     pub think_time: LatencyDocument,
-    /// The requests that the program waits for, by operation, order and size (as a power of two),
-    /// in descending order of time. Requests of several classes may be outstanding at the same
-    /// time.
+    /// Time that the program waits for requests, by operation, access order and size (grouped by
+    /// powers of two), in descending order of time. Requests of several classes may be outstanding
+    /// at the same time, so the times overlap.
     pub waits: Vec<WaitDocument>,
     /// Bytes that the program moved, compared with the bytes that devices moved. Empty if the trace
     /// lacks one of the two numbers.
     pub amplification: Vec<AmplificationDocument>,
-    /// Number of page faults in mapped files. Mapped programs and libraries are included.
+    /// Number of page faults in mapped files, including programs and libraries.
     pub page_faults: u64,
-    /// Files, in descending order of time.
+    /// The files with the most time in requests, in descending order of time. At most 1000.
     pub files: Vec<FileDocument>,
-    /// Number of files that are not in the list.
+    /// Number of files that are not in `files`.
     pub files_left_out: u64,
-    /// The files by directory, in descending order of time. Empty if there are few files.
+    /// The files grouped by directory, in descending order of time. Empty if there are at most 10
+    /// files.
     pub folders: Vec<FileDocument>,
-    /// Requests of the block layer by device, of all programs.
+    /// Block layer requests of all programs, by device.
     pub devices: Vec<FileDocument>,
-    /// Totals that the kernel counted for the program. None for stored traces, and if the totals
+    /// I/O totals that the kernel counted for the program. None for stored traces, or if the totals
     /// cannot be read.
     pub totals: Option<TotalsDocument>,
-    /// The program compared with a stored survey. Empty without `--against`.
+    /// Comparison of the program with a stored survey. Empty without `--against`.
     pub against: Vec<AgainstDocument>,
     /// Performance of the program while it waits for reads and writes, as a share of the device's
-    /// performance in the best setting with the same access order. None without `--against`, or if
-    /// nothing can be compared.
+    /// best performance with the same access order. None without `--against`, or if nothing can be
+    /// compared.
     pub share_of_device: Option<f64>,
-    /// Size and depth of the program's sequential requests, compared with the half-power points of
-    /// the survey. Empty without `--against`.
+    /// Comparison of the size and depth of the program's sequential requests with the half-power
+    /// points of the survey. Empty without `--against`.
     pub places: Vec<PlaceDocument>,
-    /// Predicted gains of possible changes, the greatest first. Empty without `--against`.
+    /// Predicted gains from possible changes to the program, the greatest first. Empty without
+    /// `--against`.
     pub gains: Vec<GainDocument>,
-    /// Cost of the recording. None if this command did not record the trace.
+    /// Overhead of the recording. None if this command did not record the trace.
     pub recording: Option<RecordingDocument>,
     /// Numbers of lost events, by cause.
     pub lost: Vec<LossDocument>,
@@ -100,7 +102,7 @@ pub struct TraceDocument {
     pub trace: String,
 }
 
-/// A process of the trace.
+/// A process that appears in the trace.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct ProcessDocument {
     /// Process id.
@@ -109,7 +111,7 @@ pub struct ProcessDocument {
     pub name: String,
 }
 
-/// Events that were lost for the same cause.
+/// Number of events that were lost for one reason.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct LossDocument {
     /// Description of the lost events.
@@ -118,10 +120,11 @@ pub struct LossDocument {
     pub count: u64,
 }
 
-/// Cost of the recording for the program.
+/// Overhead that the recording added to the program.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct RecordingDocument {
-    /// Time that recording adds to a call, measured on this machine just before the watch (ns).
+    /// Time that recording adds to a system call, measured on this machine just before recording
+    /// starts (ns).
     pub per_call_ns: f64,
     /// Number of recorded calls.
     pub calls: u64,
@@ -154,12 +157,12 @@ impl LatencyDocument {
     }
 }
 
-/// The requests of one operation, over all files.
+/// Statistics of all requests with the same operation.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct OperationDocument {
     /// Name of the operation, such as `read`, `write` or `flush`.
     pub operation: String,
-    /// Number of requests for each system call or interface.
+    /// Number of requests by the system call or interface that issued them.
     pub calls: Vec<CallDocument>,
     /// Latencies of the requests.
     pub latency: LatencyDocument,
@@ -169,7 +172,7 @@ pub struct OperationDocument {
     pub data: Option<DataDocument>,
 }
 
-/// Requests of one call.
+/// Number of requests issued by one system call or interface, such as `pread64` or `io_uring`.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct CallDocument {
     /// Name of the system call or interface.
@@ -178,7 +181,7 @@ pub struct CallDocument {
     pub count: u64,
 }
 
-/// Reads or writes.
+/// Statistics of reads or of writes.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct DataDocument {
     /// Number of requests.
@@ -187,36 +190,39 @@ pub struct DataDocument {
     pub failed: u64,
     /// Number of bytes that were requested.
     pub asked_bytes: u64,
-    /// Number of bytes that were moved between the program and storage or page cache.
+    /// Number of bytes that were moved from or to storage or the page cache.
     pub moved_bytes: u64,
-    /// Number of requests by size. Beyond 64 sizes, further sizes are rounded up to powers of two.
+    /// Number of requests of each size. After 64 different sizes, new sizes are rounded up to a
+    /// power of two.
     pub sizes: Vec<SizeDocument>,
     /// Number of requests that start where the previous request of the file ended.
     pub sequential: u64,
     /// Number of requests that start where the previous request started.
     pub repeated: u64,
-    /// Number of requests that repeat the distance between the two previous requests.
+    /// Number of non-sequential requests that continue a constant stride.
     pub strided: u64,
-    /// Number of all other requests except the first of each file.
+    /// Number of requests that are neither sequential, repeated nor strided. The first request of
+    /// each file is not counted.
     pub random: u64,
-    /// Number of runs of sequential requests.
+    /// Number of runs of sequential requests. A single request is also a run.
     pub runs: u64,
     /// Number of requests that bypassed the page cache.
     pub direct: u64,
-    /// Number of requests that made their own data durable, without a separate flush.
+    /// Number of requests that were durable on completion, without a separate flush.
     pub durable: u64,
-    /// Number of requests for which the trace has the number of bytes that the device moved before
-    /// the request returned.
+    /// Number of requests for which the trace contains the number of bytes that the device moved.
     pub with_device_bytes: u64,
-    /// Number of requests in `with_device_bytes` that neither used the device nor slept. These are
-    /// buffered reads whose data were in the page cache, and buffered writes to the page cache.
+    /// Number of requests that neither used the device nor slept: buffered reads from the page
+    /// cache, and buffered writes to the page cache. Only requests that `with_device_bytes` counts
+    /// are included.
     pub in_memory: u64,
-    /// Sum of the latencies of the requests in `with_device_bytes` but not in `in_memory` (ns).
+    /// Sum of the latencies of the requests that `with_device_bytes` counts and `in_memory` does
+    /// not (ns).
     pub waited_ns: u64,
-    /// Sum of the latencies of all requests in `with_device_bytes` (ns).
+    /// Sum of the latencies of the requests that `with_device_bytes` counts (ns).
     pub known_ns: u64,
-    /// Number of bytes that the device moved for the requests in `with_device_bytes` before they
-    /// returned.
+    /// Number of bytes that the device moved before the requests returned. Only requests that
+    /// `with_device_bytes` counts are included.
     pub device_bytes: u64,
     /// Sum of the latencies of all requests (ns).
     pub busy_ns: u64,
@@ -276,7 +282,7 @@ impl DataDocument {
 pub struct FileDocument {
     /// Name of the file, directory or device. Directories have no trailing slash.
     pub name: String,
-    /// Number of files: 1, or the number of files in the directory.
+    /// Number of files in the directory. 1 for a file or device.
     pub files: u64,
     /// Number of times the file was opened.
     pub opened: u64,
@@ -290,19 +296,20 @@ pub struct FileDocument {
     pub flush_ns: u64,
     /// Number of page faults in mappings of the file.
     pub page_faults: u64,
-    /// Number of requests of other kinds.
+    /// Number of all other requests, such as hints and truncations.
     pub others: u64,
 }
 
-/// A class of requests that a program waits for. A copy within the kernel counts as a read. The
-/// time of hints that read ahead, such as POSIX_FADV_WILLNEED, counts as time of reads.
+/// The time that a program waits for a class of requests. A copy within the kernel, such as by
+/// sendfile, counts as a read. The time of readahead hints, such as POSIX_FADV_WILLNEED, counts as
+/// time of reads.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct WaitDocument {
     /// `read`, `write` or `flush`.
     pub operation: String,
-    /// `sequential` or `random`. Empty if the requests have no offset. Runs that begin at the start
-    /// of the file or have at least 4 requests are sequential. Requests that repeat the previous
-    /// request are sequential, too.
+    /// `sequential` or `random`. Empty if the requests have no offset. A run of adjacent requests
+    /// counts as sequential if it begins at the start of the file or has at least 4 requests. A
+    /// request that repeats the previous request counts as sequential, too.
     pub order: String,
     /// Most common request size of the class (bytes).
     pub bytes: u64,
@@ -312,45 +319,46 @@ pub struct WaitDocument {
     pub moved_bytes: u64,
     /// Time during which at least one request of the class was outstanding (ns).
     pub outstanding_ns: u64,
-    /// `outstanding_ns` as a share of the duration of the program.
+    /// `outstanding_ns` divided by the duration of the trace.
     pub share_of_time: f64,
     /// Mean number of outstanding requests while at least one was outstanding.
     pub depth: f64,
 }
 
-/// Bytes that reads or writes moved in the program, through the page cache and on devices.
+/// Number of bytes that a program read or wrote, compared with the number of bytes that devices
+/// moved.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AmplificationDocument {
     /// `read` or `write`.
     pub operation: String,
-    /// Number of bytes that the program moved by its calls.
+    /// Number of bytes that the program read or wrote.
     pub program_bytes: u64,
-    /// Number of bytes in `program_bytes` that were moved through the page cache.
+    /// The part of `program_bytes` that was moved through the page cache (bytes).
     pub cache_bytes: u64,
-    /// Number of bytes that devices moved for all programs. Bytes on stacked devices are counted at
-    /// each level.
+    /// Number of bytes that devices moved for all programs. With stacked devices, such as LVM or
+    /// RAID, the bytes are counted on each level of the stack.
     pub device_bytes: u64,
-    /// Number of bytes that devices moved before the program's reads and read-ahead hints returned,
-    /// without page faults. 0 for writes, most of which reach the device later.
+    /// Number of bytes that devices moved before the program's reads and readahead hints returned.
+    /// Page faults are not included. 0 for writes, because most writes reach the device later.
     pub calls_device_bytes: u64,
     /// Ratio of `device_bytes` to `program_bytes`.
     pub factor: f64,
 }
 
-/// Size and depth of a program's sequential requests, compared with the half-power points of a
-/// survey.
+/// Comparison of the size and depth of a program's sequential requests with the half-power points
+/// of a survey.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct PlaceDocument {
     /// `read` or `write`.
     pub operation: String,
     /// Size of the program's requests (bytes).
     pub request_bytes: u64,
-    /// Mean number of these requests that were outstanding.
+    /// Mean number of outstanding requests of this class.
     pub depth: f64,
-    /// Smallest measured request size that reached more than half of the peak, at the measured
+    /// Smallest measured request size with more than half of the peak throughput, at the measured
     /// depth nearest to the program's depth (bytes). None if no size reached half of the peak.
     pub half_power_bytes: Option<u64>,
-    /// Smallest measured depth that reached more than half of the peak, at the program's request
+    /// Smallest measured depth with more than half of the peak throughput, at the program's request
     /// size. None if no depth reached half of the peak, or if this size was not measured.
     pub half_power_depth: Option<u32>,
     /// The comparison as a sentence.
@@ -360,25 +368,23 @@ pub struct PlaceDocument {
 /// The predicted gain of a change.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct GainDocument {
-    /// The id of the rule of advice, which `halfpower explain RULE` explains.
+    /// Id of the advice rule. `halfpower explain RULE` explains the rule.
     pub rule: String,
-    /// The text of the rule, with the gain and the reason.
+    /// The advice as text, with the predicted gain and the reason.
     pub text: String,
-    /// Instructions for following the rule.
+    /// How to follow the advice.
     pub how: String,
-    /// Share of the program's time during which the program waits for the requests that the rule
-    /// would change.
+    /// Share of the program's time that is spent waiting for the requests that the change affects.
     pub share_of_time: f64,
-    /// Predicted speedup, on the device, of the requests that the rule would change (2 means twice
-    /// as fast).
+    /// Predicted speedup of the requests that the change affects (2 means twice as fast).
     pub times: f64,
     /// Predicted speedup of the program (2 means twice as fast).
     pub gain: f64,
-    /// The formula of the gain: Amdahl's law with the numbers of the program.
+    /// The calculation of the gain by Amdahl's law, such as `1 / (0.19 + 0.81 / 4.1)`.
     pub computed: String,
 }
 
-/// Reads or writes of a program, compared with a survey.
+/// Comparison of a program's reads or writes with a survey.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct AgainstDocument {
     /// `read` or `write`.
@@ -390,13 +396,13 @@ pub struct AgainstDocument {
     /// Request rate of the program while at least one request is outstanding (requests/s).
     pub requests_per_s: f64,
     /// The measured setting nearest to the program's requests. None if the survey measured no
-    /// setting of this access order.
+    /// setting with this access order.
     pub nearest: Option<SettingDocument>,
-    /// The fastest measured setting of the same access order. None if the survey measured no such
+    /// The fastest measured setting with the same access order. None if the survey measured no such
     /// setting.
     pub best: Option<SettingDocument>,
-    /// Performance of the program as a share of the best setting: in requests/s for random
-    /// requests, and in bytes/s for sequential requests. None if there is no comparison.
+    /// The program's rate divided by the rate of the best setting. Random requests are compared by
+    /// requests/s, sequential requests by bytes/s. None if there is no comparison.
     pub share_of_best: Option<f64>,
     /// The comparison as a sentence, or the reason why there is no comparison.
     pub text: String,
@@ -405,7 +411,7 @@ pub struct AgainstDocument {
 /// A setting that a survey measured.
 #[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct SettingDocument {
-    /// Caching, request size and depth.
+    /// Caching, request size and depth, such as `direct, 8 KiB x depth 8`.
     pub setting: String,
     /// Throughput of the setting (bytes/s).
     pub bytes_per_s: f64,
@@ -476,8 +482,8 @@ fn waits(summary: &Summary, duration_ns: u64) -> Vec<WaitDocument> {
         share_of_time: of.outstanding_ns() as f64 / duration_ns.max(1) as f64,
         depth: of.latency_ns as f64 / of.outstanding_ns().max(1) as f64,
     };
-    // A class whose count is 0 contains only hints, and their size differs from the size of the
-    // reads.
+    // A class whose count is 0 contains only readahead hints. It is left out, because the size of
+    // hints differs from the size of the reads that follow.
     let classes = summary.waits.classes.iter().filter(|(_, of)| of.count > 0);
     let mut waits: Vec<WaitDocument> = classes.map(document).collect();
     waits.sort_by_key(|wait| std::cmp::Reverse(wait.outstanding_ns));
@@ -582,7 +588,7 @@ impl FileDocument {
     }
 }
 
-/// Returns the files with the most time, and the number of further files.
+/// Returns the files with the most time, and the number of files that are left out.
 fn files(all: &HashMap<FileId, OfFile>, header: &Header) -> (Vec<FileDocument>, u64) {
     let sorted = by_time(all.iter().map(|(id, of)| (*id, of)));
     let left_out = sorted.len().saturating_sub(FILES_MAX) as u64;
@@ -591,12 +597,14 @@ fn files(all: &HashMap<FileId, OfFile>, header: &Header) -> (Vec<FileDocument>, 
 }
 
 /// Groups the files by directory, in descending order of time. Returns an empty list if there are
-/// few files. A file with a large share of the time is listed separately. The directories are the
-/// deepest for which the list has at most [`FOLDERS_MAX`] entries. A directory that has only one
-/// file is listed by the name of the file.
+/// at most [`FOLDERS_MAX`] files.
+///
+/// The files are grouped at the deepest directory level that results in at most [`FOLDERS_MAX`]
+/// entries. A file that takes much of the time is listed separately. If a directory has only one
+/// file, the name of the file is listed.
 fn folders(all: &HashMap<FileId, OfFile>, header: &Header) -> Vec<FileDocument> {
-    // Files without times are left out. These are mapped programs and libraries, for which only
-    // page faults are counted.
+    // Files without times are left out. Only page faults were counted for them, for example for
+    // shared libraries.
     let timed = || all.iter().filter(|(_, of)| of.busy_ns() > 0);
     if timed().count() <= FOLDERS_MAX {
         return Vec::new();
@@ -630,7 +638,7 @@ fn folders(all: &HashMap<FileId, OfFile>, header: &Header) -> Vec<FileDocument> 
 #[derive(Default)]
 struct Group<'a> {
     files: u64,
-    /// Name of the file that was added last.
+    /// Name of the last added file.
     one: &'a str,
     sum: OfFile,
 }
@@ -643,7 +651,7 @@ pub fn percent(share: f64) -> String {
     }
 }
 
-/// Returns the first `levels` levels of a path.
+/// Returns the first `levels` components of a path.
 fn upper(path: &str, levels: usize) -> &str {
     let first = usize::from(path.starts_with('/'));
     let end = path.match_indices('/').nth(levels + first - 1);

@@ -1,9 +1,10 @@
-//! Predicts the gain of changes to a program on the device of a stored survey, by Amdahl's law.
+//! Predicts how much faster a program would be after a change, such as larger requests. The
+//! prediction uses Amdahl's law and a stored survey of the device.
 //!
 //! A program waits for a class of requests during a share p of its time. If the device is s times
 //! as fast in another setting, the program is 1 / (1 - p + p / s) times as fast. This assumes that
 //! the rest of the program's time does not change, and that the program could issue its requests in
-//! that setting. The changes are taken from the survey's rules of advice.
+//! that setting. The possible changes are those of the survey's advice.
 //!
 //! If the survey measured the program's setting, s is the survey's rate in the new setting divided
 //! by the survey's rate in the program's setting. Other causes that make the program slower than
@@ -20,25 +21,25 @@ use trace::Operation;
 
 use crate::document::{DataDocument, GainDocument, PlaceDocument, TraceDocument, WaitDocument};
 
-/// Minimum share of the time, and minimum gain, for a change to be reported.
+/// A change is reported only if its requests take at least this share of the program's time, and if
+/// the program becomes faster by at least this share.
 const SHARE_MIN: f64 = 0.05;
 /// Buffered reads count as waiting for the device if the reads that waited took more than this
 /// share of the time of all reads.
 const WAITED_MIN: f64 = 0.5;
-/// Maximum ratio between a measured request size and the program's request size for the two to be
-/// compared.
+/// Request sizes are comparable up to this ratio.
 const SIZES_APART: f64 = 4.0;
-/// Maximum ratio between a measured depth and the program's depth for the two to count as equal.
+/// Depths count as equal up to this ratio.
 const DEPTHS_APART: f64 = 1.5;
-/// Number of writes per flush after the change that is predicted for flushes.
+/// The prediction for fewer flushes assumes this many writes per flush.
 const WRITES_PER_FLUSH: f64 = 8.0;
-/// Minimum request size at which the page size of buffers can affect the speed (bytes).
+/// Minimum request size for which buffers on huge pages can be faster (bytes).
 const HUGE_PAGES_MATTER_BYTES: u64 = 256 << 10;
-/// Requests smaller than this may gain from the page cache, which can coalesce them. Larger
-/// requests may gain from bypassing the page cache (bytes).
+/// Requests of less than this size may gain from the page cache, which can coalesce them. Larger
+/// requests may gain from direct I/O (bytes).
 const LARGE_BYTES: u64 = 64 << 10;
 
-/// A class of requests for which the program waits for the device.
+/// A class of requests that wait for the device.
 struct Asked<'a> {
     wait: &'a WaitDocument,
     operation: Op,
@@ -59,7 +60,7 @@ impl Asked<'_> {
     }
 }
 
-/// Predicts the gains of all changes, the greatest first.
+/// Predicts the gain of each possible change. The greatest gains are first.
 pub fn gains(document: &TraceDocument, insight: &Insight<'_>, target: &str) -> Vec<GainDocument> {
     let rules = rules();
     let mut found: Vec<GainDocument> = Vec::new();
@@ -82,7 +83,7 @@ pub fn gains(document: &TraceDocument, insight: &Insight<'_>, target: &str) -> V
     found
 }
 
-/// Returns the classes of requests that wait for the device for a large share of the time.
+/// Returns the classes of requests that wait for the device for at least 5% of the time.
 fn asked(document: &TraceDocument) -> Vec<Asked<'_>> {
     let of = |wait| {
         let (operation, name) = match wait_operation(wait)? {
@@ -107,8 +108,8 @@ fn wait_operation(wait: &WaitDocument) -> Option<Operation> {
     Operation::named(&wait.operation)
 }
 
-/// Checks whether requests wait for the device. Buffered writes do not wait for it. Only their
-/// flushes do.
+/// Checks whether requests wait for the device. Direct requests do. Buffered reads do if most of
+/// their time is spent on page cache misses. Of buffered writes, only the flushes do.
 fn asks_device(data: &DataDocument, operation: Op, is_direct: bool) -> bool {
     is_direct || (operation == Op::Read && reads_wait(data))
 }
@@ -119,7 +120,8 @@ pub fn reads_wait(reads: &DataDocument) -> bool {
     !is_known || reads.waited_ns as f64 > WAITED_MIN * reads.known_ns as f64
 }
 
-/// Returns the sequential points with the program's caching mode. Empty for random requests.
+/// Returns the survey's sequential points with the program's caching mode. Empty for random
+/// requests.
 fn curve<'a>(asked: &Asked<'_>, insight: &Insight<'a>) -> Vec<&'a MeasuredPoint> {
     match asked.is_random {
         true => Vec::new(),
@@ -236,7 +238,6 @@ fn surveyed(asked: &Asked<'_>, insight: &Insight<'_>) -> Option<(f64, String)> {
     (is_near && time > 0.0).then_some((rate, setting))
 }
 
-/// A survey and the name of its target.
 struct Survey<'a, 'b> {
     insight: &'b Insight<'a>,
     target: &'b str,
@@ -279,8 +280,8 @@ fn gain(
     Some(document_of(rule, text, share, times))
 }
 
-/// Returns a note if a setting reaches its rate only with the huge pages that surveys use for
-/// buffers. Otherwise, returns an empty text.
+/// Returns a note if a setting is fast only because surveys use buffers on huge pages. Otherwise,
+/// returns an empty string.
 fn huge_pages(asked: &Asked<'_>, to: &MeasuredPoint, insight: &Insight<'_>) -> &'static str {
     let is_large = to.key().is_direct() && to.key().request_bytes() >= HUGE_PAGES_MATTER_BYTES;
     let is_small = |point: &&MeasuredPoint| {
@@ -295,8 +296,8 @@ fn huge_pages(asked: &Asked<'_>, to: &MeasuredPoint, insight: &Insight<'_>) -> &
     if matters { " with buffers on huge pages" } else { "" }
 }
 
-/// Returns the gain of a rule that makes requests `times` times as fast, if these take the given
-/// share of the program's time.
+/// Formats the gain of a rule that makes requests `times` times as fast. The requests take `share`
+/// of the program's time.
 fn document_of(rule: &Rule, text: String, share: f64, times: f64) -> GainDocument {
     GainDocument {
         rule: rule.id.clone(),
@@ -332,7 +333,7 @@ fn flushes(document: &TraceDocument, rules: &[Rule]) -> Option<GainDocument> {
 }
 
 /// Compares the size and depth of the program's sequential reads and writes with the half-power
-/// points of the survey. Of each operation, only the class that takes the most time is compared.
+/// points of the survey. For each operation, only the class that takes the most time is compared.
 pub fn places(document: &TraceDocument, insight: &Insight<'_>) -> Vec<PlaceDocument> {
     let mut places: Vec<PlaceDocument> = Vec::new();
     for asked in asked(document).iter().filter(|asked| !asked.is_random) {
@@ -360,7 +361,10 @@ fn place(asked: &Asked<'_>, insight: &Insight<'_>) -> Option<PlaceDocument> {
         None => "with no measured request size".to_owned(),
     };
     let by_depth = depth.map_or(String::new(), |depth| {
-        format!("; requests of {} reach it at depth {depth}", units::size(asked.wait.bytes))
+        format!(
+            "; requests of {} reach half of the peak at depth {depth}",
+            units::size(asked.wait.bytes)
+        )
     });
     let text = format!(
         "Sequential {}s ({}, depth {}) reach half of the peak throughput {size}{by_depth}. The \
@@ -391,7 +395,7 @@ mod tests {
     use survey::survey_data::{Facts, SurveyData};
     use trace::{Call, FileId, Header, Request};
 
-    /// Rate of the program's random reads while it waits (requests/s).
+    /// Rate of the random reads of `reader`, each of which takes 810 us (requests/s).
     const OWN: f64 = 1e9 / 810_000.0;
 
     fn request(start_ns: u64, latency_ns: u64, operation: Operation, offset: u64) -> Request {
@@ -418,7 +422,7 @@ mod tests {
         let mut summary = Summary::default();
         requests.iter().for_each(|request| summary.take(request));
         let end = requests.last().and_then(|last| last.end_ns()).unwrap();
-        // The program computes for a while after its last request.
+        // Like each request of `reader`, the last request is followed by a pause.
         let watched_ns = Some(end.next_multiple_of(1_000_000));
         let header = Header { watched_ns, ..Header::default() };
         let mut document = TraceDocument::of(&summary, &header, String::new());
@@ -540,8 +544,8 @@ mod tests {
     fn small_sequential_reads_are_placed_on_the_curve_of_the_device() {
         let requests: Vec<Request> =
             (0..1000).map(|n| request(n * 100_000, 100_000, Operation::Read, n * 8192)).collect();
-        // The program reaches 82 MB/s. The device reaches 80 MB/s at this size, and 500 MB/s at 1
-        // MiB.
+        // The program reaches 82 MB/s. The device reaches 80 MB/s with requests of 8 KiB, and 500
+        // MB/s with requests of 1 MiB.
         let points = [
             (80e6, "read", "8k", "1"),
             (200e6, "read", "32k", "1"),
@@ -562,8 +566,8 @@ mod tests {
     #[test]
     fn bytes_are_told_at_each_level_if_the_trace_has_both() {
         let mut requests = reader();
-        // The device moves 12 KiB for each read of the program. The remaining bytes are for other
-        // programs.
+        // During each read of the program, the device moves 12 KiB. The requests of the block layer
+        // move 16 KiB, because they include other programs.
         requests.iter_mut().for_each(|request| {
             (request.direct, request.device_bytes) = (false, Some(12288));
         });

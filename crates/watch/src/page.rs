@@ -31,7 +31,7 @@ struct Shown {
     latencies: [Histogram; 3],
 }
 
-/// The operations whose latencies are shown, with their names.
+/// The operations in the latency chart, with their labels.
 const OPERATIONS: [(Operation, &str); 3] =
     [(Operation::Read, "reads"), (Operation::Write, "writes"), (Operation::Flush, "flushes")];
 
@@ -54,7 +54,7 @@ pub fn html(document: &TraceDocument, trace: &Path) -> Outcome<String> {
             shown.latencies[at].record(latency);
         }
     }
-    // A trace is suspect only if events were lost. Otherwise, the page shows no verdict.
+    // The page shows a verdict only if events were lost, which makes the trace suspect.
     let frame = Frame { is_list: document.lost.is_empty(), ..Frame::default() };
     Ok(report::render_in(&frame, &page(document, &shown)))
 }
@@ -118,7 +118,11 @@ fn key_figures(document: &TraceDocument) -> Vec<KeyFigure> {
     }
     if let Some(share) = document.share_of_device {
         let share = format!("{:.0}%", share * 100.0);
-        figures.push(figure("Share of device", share, "of the best setting, while waiting"));
+        figures.push(figure(
+            "Share of device",
+            share,
+            "of the rate of the best setting, while the program waits",
+        ));
     }
     figures
 }
@@ -137,7 +141,7 @@ fn sections(document: &TraceDocument, shown: &Shown) -> Vec<Section> {
     let over_time = charts(vec![rates(&shown.timeline), depths(&shown.timeline)]);
     let requests = charts(vec![latencies(shown), sizes(document)]);
     let mut sections = vec![section("report", "Report", "", vec![Block::List(said)])];
-    let time = "A request is counted in the interval in which it starts. Depth is a mean value.";
+    let time = "A request's bytes count in the interval in which it starts. The depth is the mean.";
     for (id, title, lead, blocks) in
         [("time", "Over time", time, over_time), ("requests", "Latencies and sizes", "", requests)]
     {
@@ -179,8 +183,7 @@ fn chart(
     (!chart.series.is_empty()).then_some(chart)
 }
 
-/// Returns, for each interval, the start time of the interval (s) and the rate of a quantity (per
-/// second).
+/// Returns the start time (s) and the rate (per second) of each interval.
 fn over_time(timeline: &Timeline, of: fn(&crate::timeline::Interval) -> f64) -> Vec<(f64, f64)> {
     let length_s = timeline.interval_ns as f64 / 1e9;
     let intervals = timeline.intervals.iter().enumerate();
@@ -217,7 +220,7 @@ fn latencies(shown: &Shown) -> Option<Chart> {
     report::percentile_chart(
         "latency",
         "Latency by percentile",
-        "Latencies of calls and requests.",
+        "Latencies of reads, writes and flushes.",
         distributions,
     )
 }

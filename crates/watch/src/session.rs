@@ -1,5 +1,5 @@
-//! Watches a command from its first instruction to its end, or running processes or a file system
-//! for a limited time. Stores the trace.
+//! Watches a command until it ends, or running processes or a file system for a limited time, and
+//! stores the trace.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -29,9 +29,9 @@ use crate::totals::{Totals, TotalsDocument};
 const POLL_NS: u64 = 5_000_000;
 /// Maximum number of records that are read in one call.
 const BATCH: usize = 4096;
-/// Maximum number of calls for one measurement of the cost of recording.
+/// Maximum number of system calls in a round that measures the cost of recording.
 const COST_CALLS: u64 = 4000;
-/// Number of times that the cost of recording is measured. The lowest result is used.
+/// Number of rounds that measure the cost of recording. The fastest round is used.
 const COST_ROUNDS: u32 = 5;
 /// Buffer space that is reserved for each measured call (bytes). This is several times the length
 /// of a record.
@@ -39,7 +39,7 @@ const COST_RECORD_BYTES: u32 = 1024;
 /// Default name of the trace file, without its extension.
 const DEFAULT_NAME: &str = "halfpower-trace";
 
-/// The programs to watch.
+/// What to watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Whom {
     /// A command and its arguments, at least one word.
@@ -53,13 +53,13 @@ pub enum Whom {
 /// Options of a watch.
 #[derive(Clone, Debug)]
 pub struct WatchOptions {
-    /// The programs to watch.
+    /// What to watch.
     pub whom: Whom,
-    /// Maximum duration of watching running processes (ns). None to watch until the processes end
-    /// or the user interrupts.
+    /// Time limit for watching processes or a target (ns). None to watch until the processes end or
+    /// the user interrupts.
     pub limit_ns: Option<u64>,
-    /// Path of the trace file. None for `halfpower-trace.parquet`, with a number if that file
-    /// exists.
+    /// Path of the trace file. None for `halfpower-trace.parquet`, or if that exists,
+    /// `halfpower-trace-2.parquet` and so on.
     pub output: Option<PathBuf>,
     /// Whether to redirect the standard output of the command to standard error.
     pub stdout_to_stderr: bool,
@@ -83,26 +83,27 @@ impl Whom {
 }
 
 impl WatchOptions {
-    /// Checks whether watching must end: the limit is reached, or the user interrupted.
+    /// Checks whether the time limit is reached or the user interrupted.
     fn is_over(&self, begun_ns: u64, now_ns: u64, interrupt: &Interrupt) -> bool {
         interrupt.is_set() || self.limit_ns.is_some_and(|ns| now_ns - begun_ns >= ns)
     }
 }
 
-/// The outcome of a watch.
+/// The result of a watch.
 #[derive(Debug)]
 pub struct Watched {
-    /// The result.
+    /// Statistics of the recorded requests.
     pub document: TraceDocument,
     /// Exit status of the command. None if no command was started.
     pub status: Option<ExitStatus>,
 }
 
-/// Watches programs and returns the result. Without the rights to record, the result has only
-/// totals, and a warning gives the reason.
+/// Watches programs and returns the result. If the user has no rights to record, prints a warning
+/// and returns only the I/O totals that the kernel counts.
 ///
 /// # Errors
-/// The command cannot be run, or the trace cannot be written.
+/// The command cannot be run, or the trace cannot be written. Without the rights to record, it is
+/// also an error if `output` is given or a target is to be watched.
 pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
     let path = output(options.output.as_deref())?;
     let (mut requests, mut target) = (Requests::new(), String::new());
@@ -164,7 +165,7 @@ pub fn run(options: &WatchOptions, interrupt: &Interrupt) -> Outcome<Watched> {
     Ok(Watched { document, status: ended.status })
 }
 
-/// Returns the result of a stored trace.
+/// Reads a stored trace and computes its statistics.
 ///
 /// # Errors
 /// The trace cannot be read.
@@ -189,7 +190,8 @@ fn output(named: Option<&Path>) -> Outcome<PathBuf> {
     }
     let numbered = (2_u32..).map(|number| format!("{DEFAULT_NAME}-{number}.parquet"));
     let mut names = std::iter::once(format!("{DEFAULT_NAME}.parquet")).chain(numbered);
-    // The name of a trace that is still being written ends with `.PID.partial`.
+    // The name of an unfinished trace ends with `.PID.partial`. The name without this ending counts
+    // as used.
     let entries = std::fs::read_dir(".").into_iter().flatten().flatten();
     let taken: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -274,7 +276,6 @@ struct EndOfWatch {
     totals: Option<TotalsDocument>,
 }
 
-/// A watch in progress: the progress line, the recorder, and signals to forward to the command.
 struct Watcher<'a> {
     live: Live,
     recorder: &'a mut Recorder,
@@ -290,7 +291,7 @@ impl Watcher<'_> {
     ) -> Outcome<EndOfWatch> {
         let own = std::process::id();
         // The command inherits the working directory and open files of this process. They are read
-        // here because the command may end before they could be read from its own /proc entry.
+        // here because the command may end before its own /proc entry can be read.
         recording.requests.learn_process(own);
         self.recorder.watch_children(own).map_err(|e| declined(&e))?;
         let child = spawn(words, options.stdout_to_stderr);
@@ -341,8 +342,8 @@ impl Watcher<'_> {
     }
 }
 
-/// Runs the command, or waits for the process, without recording. The result has only the totals
-/// that the kernel counts without recording.
+/// Runs the command, or waits for the process, without recording. The result contains only the I/O
+/// totals that the kernel counts.
 fn without_recording(
     options: &WatchOptions,
     interrupt: &Interrupt,
@@ -354,7 +355,7 @@ fn without_recording(
     let ended = match &options.whom {
         Whom::Command(words) => {
             // When a child is reaped, the kernel adds the child's totals to the totals of this
-            // process. This process does little I/O meanwhile.
+            // process. The other I/O of this process is negligible.
             let own = Totals::of(std::process::id());
             let before = own.read();
             let mut child = spawn(words, options.stdout_to_stderr)?;
@@ -388,8 +389,7 @@ fn without_recording(
     let mut document = TraceDocument::of(&Summary::default(), &header, String::new());
     document.duration_ns = clock.now_ns() - begun_ns;
     document.totals = ended.totals;
-    // The warning gives the reason. A document that is printed as JSON must contain the reason,
-    // too.
+    // The warning gives the reason, but JSON output must contain the reason, too.
     document.notes.push(match options.stdout_to_stderr {
         true => why.to_string(),
         false => "only totals are shown, because no requests were recorded".to_owned(),
@@ -397,11 +397,11 @@ fn without_recording(
     Ok(Watched { document, status: ended.status })
 }
 
-/// Forwards SIGTERM and SIGHUP to the command. The command decides when it ends.
+/// Forwards SIGTERM and SIGHUP to the command. The watch continues until the command ends.
 fn pass_on(signals: &Signals, child: &Child) {
     if let (Some(signal), Some(pid)) = (signals.take(), Pid::from_raw(child.id() as i32)) {
         let signal = if signal == Signals::HANG_UP { Signal::HUP } else { Signal::TERM };
-        // An error means that the command has just ended, so it needs no signal.
+        // An error means that the command has just ended.
         let _ = kill_process(pid, signal);
     }
 }
@@ -423,7 +423,6 @@ fn waiting(error: &io::Error) -> Failure {
     Failure::failed(format!("cannot wait for the end of the command: {error}"))
 }
 
-/// Starts the command.
 fn spawn(words: &[OsString], stdout_to_stderr: bool) -> Outcome<Child> {
     let name = words.first().ok_or_else(|| Failure::usage("specify a command after --"))?;
     let mut command = Command::new(name);
@@ -447,7 +446,6 @@ fn spawn(words: &[OsString], stdout_to_stderr: bool) -> Outcome<Child> {
     })
 }
 
-/// The progress line.
 struct Live {
     clock: Monotonic,
     progress: Progress,
@@ -458,7 +456,7 @@ impl Live {
         Live { clock: Monotonic::new(), progress: Console::new(quiet).open_progress() }
     }
 
-    /// If there was nothing to read, shows the state and pauses.
+    /// If no records were read, updates the progress line and pauses.
     fn show(&mut self, recording: &Recording, recorder: &Recorder, read: usize) {
         if read == 0 {
             let lost: u64 = recorder.lost().iter().map(|(_, count)| count).sum();
@@ -473,23 +471,23 @@ impl Live {
 struct Recording {
     requests: Requests,
     writer: TraceWriter,
-    /// The id of each file in the trace.
+    /// For each file id of `requests`, the id of the file in the trace.
     files: Vec<FileId>,
     made: Vec<Request>,
     /// Number of requests of the watched program, without those of the block layer.
     calls: u64,
-    /// Duration of the watch (ns). The error is at most the pause between two reads of the buffer.
+    /// Duration of the watch (ns). May be too long by the pause between two reads of the buffer.
     watched_ns: u64,
     /// Process id of the command. None if no command was started.
     command: Option<u32>,
     created_ns: Option<u64>,
     ended_ns: Option<u64>,
-    /// The directory, file or device that is watched. Empty if a program is watched.
+    /// The file system or device that is watched. Empty if a program is watched.
     target: String,
     /// Ids of the processes that made requests.
     active: HashSet<u32>,
-    /// The reason why the trace cannot be written any more. None if writing succeeds. After a
-    /// failure, the watched program continues to run.
+    /// The first error while writing the trace. None if there was no error. After an error, the
+    /// watched program continues to run.
     failure: Option<Failure>,
 }
 
@@ -512,7 +510,8 @@ impl Recording {
         }
     }
 
-    /// Takes the available records. Returns their number.
+    /// Reads records, and writes the requests that were built from them to the trace. Returns the
+    /// number of records.
     fn take(&mut self, recorder: &mut Recorder) -> usize {
         let Recording { requests, made, command, created_ns, ended_ns, .. } = self;
         let read = recorder.read(BATCH, |record: &Record<'_>| {

@@ -1,5 +1,5 @@
-//! Trace files: summarises a trace of any known format, converts it to halfpower's own format, and
-//! exports it to the formats of other tools.
+//! Summarises a stored trace of any known format, converts it to halfpower's own format, or exports
+//! it to a format of another tool.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter};
@@ -13,7 +13,7 @@ use trace::{TraceReader, export};
 use crate::document::TraceDocument;
 use crate::session::summarise;
 
-/// A format of another tool to which traces can be exported.
+/// A format to which traces can be exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExportFormat {
     /// A log that `fio --read_iolog` replays.
@@ -26,7 +26,7 @@ impl ExportFormat {
     /// All export formats.
     pub const ALL: [ExportFormat; 2] = [ExportFormat::FioLog, ExportFormat::Csv];
 
-    /// Returns the name that the command line uses.
+    /// Returns the name of the format on the command line.
     pub fn name(self) -> &'static str {
         match self {
             ExportFormat::FioLog => "fio-iolog",
@@ -36,7 +36,7 @@ impl ExportFormat {
 }
 
 /// Reads a trace of any known format and summarises it. `format` overrides the detected format. If
-/// `output` is given, a trace of another tool is converted and stored there.
+/// `output` is given, converts a trace of another tool to halfpower's format and writes it there.
 ///
 /// # Errors
 /// The file cannot be read or is damaged, its format is unknown, or `output` exists.
@@ -63,8 +63,7 @@ pub fn show(path: &Path, format: Option<Format>, output: Option<&Path>) -> Outco
     Ok(document)
 }
 
-/// Exports a trace file to a new file in a format of another tool. Returns a sentence about the
-/// result.
+/// Exports a trace to a new file in another format. Returns a message for the user.
 ///
 /// # Errors
 /// The trace cannot be read, or `output` exists or cannot be written. After an error, no incomplete
@@ -81,14 +80,17 @@ pub fn write(path: &Path, format: ExportFormat, output: &Path) -> Outcome<String
         ExportFormat::Csv => export::csv(trace, &mut out, &name),
     };
     let exported = exported.map_err(|error| {
-        // An incomplete output file is useless and is removed. If the removal fails, only the
-        // export error is reported.
+        // If the incomplete output file cannot be removed, only the export error is reported.
         let _ = fs::remove_file(output);
         failed(&error)
     })?;
     let left_out = match exported.left_out {
         0 => String::new(),
-        count => format!("; {count} were left out: {} cannot express them", format.name()),
+        count => format!(
+            "; {count} were left out, because {} cannot express them or a replay does not need \
+             them",
+            format.name()
+        ),
     };
     Ok(format!("Wrote {} requests to {name}{left_out}.", exported.requests))
 }

@@ -1,5 +1,5 @@
 //! Computes statistics in one pass over a trace: number and sizes of requests, access order,
-//! latency, queue depth, and how the time of the program is divided.
+//! latency, queue depth, and the time that the program waits.
 //!
 //! Memory does not grow with the number of requests. After a limit is reached, new request sizes
 //! are rounded, and new threads and processes are not counted.
@@ -19,8 +19,7 @@ const SIZES_MAX: usize = 64;
 /// Minimum number of requests in a run that counts as sequential access, if the run does not begin
 /// at the start of the file. Shorter runs occur by chance in random access.
 const RUN_MIN: u64 = 4;
-/// Maximum number of threads whose pauses are measured, and of processes whose requests are
-/// counted.
+/// Maximum number of threads, and of processes, that are counted.
 const THREADS_MAX: usize = 1 << 16;
 
 /// Counts of requests by their offset relative to the previous request of the same file and
@@ -31,9 +30,10 @@ pub struct Order {
     pub sequential: u64,
     /// Number of requests that start where the previous request started.
     pub repeated: u64,
-    /// Number of requests that repeat the distance between the two previous requests.
+    /// Number of non-sequential requests that continue a constant stride.
     pub strided: u64,
-    /// Number of all other requests except the first.
+    /// Number of requests that are neither sequential, repeated nor strided. The first request is
+    /// not counted.
     pub random: u64,
     /// Number of runs of sequential requests. A single request is also a run.
     pub runs: u64,
@@ -49,7 +49,7 @@ impl Order {
     }
 }
 
-/// The position of the last request of a file and direction.
+/// The last request of a file and direction.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     start: u64,
@@ -70,30 +70,30 @@ pub struct Requests {
     pub failed: u64,
     /// Number of bytes that were requested.
     pub asked_bytes: u64,
-    /// Number of bytes that were moved between the program and storage or page cache.
+    /// Number of bytes that were moved from or to storage or the page cache.
     pub moved_bytes: u64,
     /// Number of requests of each size (bytes).
     pub sizes: BTreeMap<u64, u64>,
-    /// The order of offsets.
+    /// Counts of requests by their offset relative to the previous request.
     pub order: Order,
     /// Number of requests that bypassed the page cache.
     pub direct: u64,
     /// Number of bytes that the direct requests moved.
     pub direct_bytes: u64,
-    /// Number of requests that made their own data durable, without a separate flush.
+    /// Number of requests that were durable on completion, without a separate flush.
     pub durable: u64,
-    /// Number of requests for which the trace has the number of bytes that the device moved before
-    /// the request returned.
+    /// Number of requests for which the trace contains the number of bytes that the device moved.
     pub with_device_bytes: u64,
-    /// Number of requests in `with_device_bytes` that neither used the device nor slept, because
-    /// their data were in memory.
+    /// Number of requests that neither used the device nor slept, because their data were in
+    /// memory. Only requests that `with_device_bytes` counts are included.
     pub in_memory: u64,
-    /// Sum of the latencies of the requests in `with_device_bytes` but not in `in_memory` (ns).
+    /// Sum of the latencies of the requests that `with_device_bytes` counts and `in_memory` does
+    /// not (ns).
     pub waited_ns: u64,
-    /// Sum of the latencies of all requests in `with_device_bytes` (ns).
+    /// Sum of the latencies of the requests that `with_device_bytes` counts (ns).
     pub known_ns: u64,
-    /// Number of bytes that the device moved for the requests in `with_device_bytes` before they
-    /// returned.
+    /// Number of bytes that the device moved before the requests returned. Only requests that
+    /// `with_device_bytes` counts are included.
     pub device_bytes: u64,
     /// Sum of the latencies of all requests (ns).
     pub busy_ns: u64,
@@ -102,8 +102,10 @@ pub struct Requests {
 
 impl Requests {
     /// Adds a request. Returns whether the request is part of sequential access, or None if it has
-    /// no offset. Access is sequential if the request repeats the previous request, or if the run
-    /// began at the start of the file or has at least [`RUN_MIN`] requests.
+    /// no offset.
+    ///
+    /// A run counts as sequential if it began at the start of the file, contains a repeated
+    /// request, or has at least [`RUN_MIN`] requests.
     fn take(&mut self, request: &Request) -> Option<bool> {
         self.count += 1;
         self.failed += u64::from(request.result.is_some_and(|result| result < 0));
@@ -135,8 +137,8 @@ impl Requests {
 
     fn follow(&mut self, offset: u64, bytes: u64) -> bool {
         let last = self.last.unwrap_or_default();
-        // The first request has no predecessor. Its distance is set to 0, which no strided request
-        // has.
+        // The first request has no distance from a previous request. 0 is used, because no strided
+        // request has this distance.
         let distance = self.last.map_or(0, |last| offset.wrapping_sub(last.start) as i64);
         let (continues, repeats) = match self.last {
             None => (false, false),
@@ -165,8 +167,7 @@ impl Requests {
         is_run
     }
 
-    /// Adds the counts of other requests. The step from one set of requests to the other is not
-    /// counted in the order.
+    /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Requests) {
         self.count += other.count;
         self.failed += other.failed;
@@ -188,7 +189,7 @@ impl Requests {
     }
 }
 
-/// The time from the first start to the last end of requests.
+/// The time from the start of the first request to the end of the last.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     first_ns: Option<u64>,
@@ -212,7 +213,7 @@ pub struct OfOperation {
     /// The latencies of the requests.
     pub latency: Histogram,
     busy: Busy,
-    /// Number of requests by the call that made them.
+    /// Number of requests by the system call or interface that issued them.
     pub calls: BTreeMap<Call, u64>,
 }
 
@@ -236,9 +237,9 @@ pub struct OfFile {
     pub opened: u64,
     /// Number of page faults in mappings of the file.
     pub page_faults: u64,
-    /// Hints that read ahead, such as POSIX_FADV_WILLNEED.
+    /// Readahead hints, such as POSIX_FADV_WILLNEED.
     pub hints: Requests,
-    /// Number of requests of other kinds.
+    /// Number of requests that the other fields do not count.
     pub others: u64,
 }
 
@@ -267,7 +268,7 @@ impl OfFile {
     }
 
     /// Adds a request. Returns whether the request is part of sequential access, or None if this is
-    /// unknown, for example without an offset.
+    /// unknown, for example because the request has no offset.
     fn take(&mut self, request: &Request) -> Option<bool> {
         match request.operation {
             _ if request.call == Call::PAGE_FAULT => self.page_faults += 1,
@@ -344,7 +345,7 @@ pub struct Summary {
     pub operations: BTreeMap<Operation, OfOperation>,
     /// Times between the end of a request and the start of the next request of the same thread.
     pub think: Histogram,
-    /// The requests that the program waits for, by class.
+    /// Waiting time of the program by class of requests.
     pub waits: Waits,
     busy: Busy,
     data_busy: Busy,
@@ -353,8 +354,8 @@ pub struct Summary {
     span: Span,
     device_span: Span,
     thread_ends: HashMap<u32, u64>,
-    /// For each thread, the start time of the last copy within the kernel whose read was recorded
-    /// (ns).
+    /// For each thread, the start time of the last recorded read by a copy call, such as
+    /// copy_file_range (ns).
     copies: HashMap<u32, u64>,
 }
 
@@ -397,8 +398,8 @@ impl Summary {
         self.follow_thread(request.thread, start, end);
     }
 
-    /// Checks whether the request is the write of a copy within the kernel. Returns false if the
-    /// read of the copy was not recorded. The time of a copy is counted only once, for its read.
+    /// Checks whether the request is the write of a copy call, such as copy_file_range, whose read
+    /// was recorded. The time of a copy is counted only once, for its read.
     fn is_second_half(&mut self, request: &Request) -> bool {
         if !request.call.is_copy() {
             return false;
@@ -446,7 +447,7 @@ impl Summary {
         (busy > 0).then(|| self.data_ns as f64 / busy as f64)
     }
 
-    /// Returns the sum of the reads, writes or flushes of all files of the program.
+    /// Adds up the requests that `of` selects, such as the reads, over all files of the program.
     pub fn total(&self, of: impl Fn(&OfFile) -> &Requests) -> Requests {
         let mut total = Requests::default();
         self.files.values().for_each(|file| total.add(of(file)));

@@ -1,5 +1,5 @@
-//! Finds the file systems and devices of a target: one file system with the disks below it, or one
-//! block device with the file systems on it.
+//! Finds the file systems and devices that belong to a target: a file system and the disks that
+//! store it, or a block device and the file systems on it.
 
 use std::fs;
 use std::io;
@@ -11,12 +11,12 @@ use calltrace::filter::device_number;
 use ioengine::device::Device;
 use ioengine::mount;
 
-/// Maximum number of levels of stacked devices that are followed. Real stacks have fewer.
+/// Maximum number of levels of stacked devices, such as LVM on RAID. Real stacks have fewer.
 const LEVELS_MAX: usize = 16;
 
 /// Returns the filter for a target, and a name for the target. For a file or directory, the filter
-/// contains its file system and the devices below. For a block device, the filter contains the
-/// device with its partitions, volumes and file systems.
+/// contains its file system and the devices that store it. For a block device, the filter contains
+/// the device with its partitions, volumes and file systems.
 ///
 /// # Errors
 /// The path does not exist, cannot be looked up, or is not a file, directory or block device.
@@ -39,8 +39,8 @@ pub fn of(path: &Path) -> io::Result<(Filter, String)> {
     }
     let device = numbers(metadata.dev());
     let mount = mount::of(&path, device);
-    // A btrfs subvolume has a separate device number, but the kernel records the number of the file
-    // system.
+    // stat returns a separate device number for a btrfs subvolume, but the kernel records the
+    // number of the file system.
     let file_system = mount.as_ref().map_or(device, |mount| mount.device);
     let below = mount.as_ref().and_then(mount_device);
     let devices = chain(below).into_iter().map(device_number).collect();
@@ -58,8 +58,8 @@ fn mount_device(mount: &mount::Mount) -> Option<(u32, u32)> {
     if Device::of(mount.device).is_some() { Some(mount.device) } else { of_source() }
 }
 
-/// Returns a device and all devices below: the disk that contains a partition, and the devices on
-/// which a volume is stored.
+/// Returns a device and all devices below it, such as the disk of a partition or the disks of a
+/// RAID.
 fn chain(device: Option<(u32, u32)>) -> Vec<(u32, u32)> {
     let mut found: Vec<(u32, u32)> = device.into_iter().collect();
     let mut level: Vec<Device> = device.and_then(Device::of).into_iter().collect();
@@ -75,7 +75,7 @@ fn chain(device: Option<(u32, u32)>) -> Vec<(u32, u32)> {
     found
 }
 
-/// Returns the partitions of a device, and the volumes on the device and on its partitions.
+/// Returns all devices above a device, such as its partitions and the LVM volumes on them.
 fn above(device: Option<Device>) -> Vec<(u32, u32)> {
     let mut found = Vec::new();
     let mut level: Vec<Device> = device.into_iter().collect();

@@ -102,7 +102,7 @@ fn head(document: &TraceDocument) -> String {
     }
 }
 
-/// Formats the shares of the time in which operations were outstanding.
+/// Formats the share of the time during which each operation was outstanding.
 fn time(document: &TraceDocument) -> Option<String> {
     let whole = document.duration_ns as f64;
     if document.outstanding_ns == 0 || whole <= 0.0 {
@@ -156,8 +156,7 @@ fn of_operation(document: &TraceDocument, of: &OperationDocument) -> String {
     format!("{} [{}]", parts.join("; "), calls.join(", "))
 }
 
-/// Formats the number, the size and the total bytes of requests, such as `12000 of 8 KiB, 93.8
-/// MiB`.
+/// Formats the count, the size and the total bytes of requests, such as `12000 of 8 KiB, 93.8 MiB`.
 fn amount(data: &DataDocument) -> String {
     let moved = units::size(data.moved_bytes);
     let failed = match data.failed {
@@ -263,8 +262,8 @@ fn of_totals(totals: &TotalsDocument) -> String {
 
 fn of_files(document: &TraceDocument, add: &mut impl FnMut(&str, String)) {
     let files = if document.folders.is_empty() { &document.files } else { &document.folders };
-    // Files without times are left out. These are mapped programs and libraries, for which only
-    // page faults are counted.
+    // Files without times are left out. Only page faults were counted for them, for example for
+    // shared libraries.
     let files: Vec<&FileDocument> = files.iter().filter(|file| file.has_time()).collect();
     if files.is_empty() {
         return;
@@ -362,7 +361,7 @@ fn of_device(device: &FileDocument) -> String {
     parts.join("; ")
 }
 
-/// Formats the shares of the time in which the program waits for each class of requests.
+/// Formats the share of the time that the program waits for each class of requests.
 fn of_waits(document: &TraceDocument) -> Option<String> {
     let large = document.waits.iter().filter(|wait| wait.share_of_time >= WAIT_SHOWN);
     let part = |wait: &WaitDocument| {
@@ -466,8 +465,8 @@ mod tests {
 
     #[test]
     fn the_cost_of_recording_is_a_share_of_the_time_of_all_threads() {
-        // Four threads make calls whose cost is up to 5 times the duration, more than one thread
-        // could spend.
+        // The four threads together have 4 times the duration. The first cost is half of this time,
+        // the second cost is more than all of it.
         let of_thread =
             |at: u64| Request { thread: at as u32 % 4, ..request(at, Operation::Read, 0) };
         let mut document = document(&(0..200).map(of_thread).collect::<Vec<_>>());

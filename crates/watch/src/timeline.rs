@@ -1,5 +1,5 @@
-//! Counts requests over time: bytes moved and queue depth, in intervals of equal length. When there
-//! are too many intervals, their length is doubled, so memory is bounded.
+//! Counts bytes and computes the queue depth over time, in intervals of equal length. If there
+//! would be more than 240 intervals, their length is doubled, so memory is bounded.
 
 use trace::{Operation, Request};
 
@@ -15,7 +15,7 @@ pub struct Interval {
     pub read_bytes: f64,
     /// Number of bytes moved by writes that started in the interval.
     pub write_bytes: f64,
-    /// Time during which requests were outstanding in the interval, summed over all requests (ns).
+    /// Sum over all requests of the time during which each was outstanding in the interval (ns).
     pub outstanding_ns: f64,
 }
 
@@ -35,7 +35,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Adds a read, write or flush.
+    /// Adds a request. Requests other than reads, writes and flushes are ignored.
     pub fn take(&mut self, request: &Request) {
         let is_shown = request.operation.moves_data() || request.operation == Operation::Flush;
         if !is_shown {
@@ -58,8 +58,8 @@ impl Timeline {
         }
     }
 
-    /// Extends the timeline to the time `ns`. If this needs too many intervals, doubles their
-    /// length until the number is small enough.
+    /// Extends the timeline to the time `ns`. If this needs more than [`INTERVALS_MAX`] intervals,
+    /// doubles their length until the number is small enough.
     fn reach(&mut self, ns: u64) {
         while ns / self.interval_ns >= INTERVALS_MAX as u64 {
             self.interval_ns = self.interval_ns.saturating_mul(2);

@@ -32,7 +32,7 @@ pub struct TotalsDocument {
 pub struct Totals(Option<File>);
 
 impl Totals {
-    /// Opens the totals of a running process.
+    /// Opens `/proc/PID/io` of a running process.
     pub fn of(process: u32) -> Totals {
         let path = Path::new("/proc").join(process.to_string()).join("io");
         Totals(File::open(path).ok())

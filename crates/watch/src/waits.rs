@@ -1,5 +1,6 @@
-//! Divides the waiting time of a program by operation, order and size of the requests. For each
-//! class of requests, the time during which at least one request was outstanding is computed.
+//! Computes how long a program waits for each class of requests. The requests of a class have the
+//! same operation, access order and size. The waiting time is the time during which at least one
+//! request of the class was outstanding.
 //!
 //! Sizes are grouped by powers of two, so memory is bounded. Requests of several classes may be
 //! outstanding at the same time, so the shares of all classes may add up to more than 100%.
@@ -17,7 +18,7 @@ pub struct Busy {
 }
 
 impl Busy {
-    /// Adds the interval of a request. Intervals must be added in the order of their start.
+    /// Adds the interval of a request. Intervals must be added in the order of their start times.
     pub fn add(&mut self, start_ns: u64, end_ns: u64) {
         let from = start_ns.max(self.until_ns);
         if end_ns > from {
@@ -34,7 +35,7 @@ pub enum ClassOrder {
     Sequential,
     /// The requests are not part of sequential runs.
     Random,
-    /// The order is unknown, or the operation has none.
+    /// The order is unknown, or the operation is a flush, which has no order.
     None,
 }
 
@@ -49,14 +50,14 @@ impl ClassOrder {
     }
 }
 
-/// A class of requests that a program waits for.
+/// A class of requests with the same operation, the same access order and similar sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Class {
     /// The operation: read, write or flush.
     pub operation: Operation,
     /// The access order.
     pub order: ClassOrder,
-    /// Binary logarithm of the request size (bytes).
+    /// Binary logarithm of the request size in bytes, rounded down.
     size_class: u32,
 }
 
@@ -69,7 +70,7 @@ pub struct OfClass {
     pub moved_bytes: u64,
     /// Sum of the latencies (ns).
     pub latency_ns: u64,
-    /// Size of the majority of the requests, if the majority has the same size (bytes).
+    /// Most common request size, if more than half of the requests have this size (bytes).
     pub common_bytes: u64,
     votes: u64,
     busy: Busy,
@@ -82,7 +83,7 @@ impl OfClass {
     }
 }
 
-/// All classes of requests of a program.
+/// Waiting time of a program by class of requests.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
     /// The statistics of each class.
@@ -90,13 +91,14 @@ pub struct Waits {
 }
 
 impl Waits {
-    /// Adds a request. Requests without a latency are ignored. Requests must be added in the order
-    /// of their start times. `is_sequential` tells whether the request is part of sequential access
-    /// to its file. None if the request has no offset. The time of hints that read ahead counts as
-    /// time of reads.
+    /// Adds a request. Requests must be added in the order of their start times. Requests without a
+    /// latency are ignored. The time of readahead hints counts as time of reads.
+    ///
+    /// `is_sequential` tells whether the request is part of sequential access to its file. None if
+    /// the request has no offset.
     pub fn take(&mut self, request: &Request, is_sequential: Option<bool>) {
         let Some(end_ns) = request.end_ns() else { return };
-        // A hint that reads ahead submits the I/O of the reads that follow.
+        // A readahead hint submits I/O for later reads, so its time counts as time of reads.
         let is_hint = request.call.reads_ahead();
         let operation = if is_hint { Operation::Read } else { request.operation };
         let is_wait = operation.moves_data() || operation == Operation::Flush;
@@ -121,7 +123,7 @@ impl Waits {
         }
         of.count += 1;
         of.moved_bytes = of.moved_bytes.saturating_add(request.moved_bytes());
-        // The majority vote of Boyer and Moore finds the most common size.
+        // The Boyer-Moore majority vote finds the most common size.
         match of.votes {
             0 => (of.common_bytes, of.votes) = (request.bytes, 1),
             _ if of.common_bytes == request.bytes => of.votes += 1,

@@ -1,10 +1,12 @@
-//! Due times of requests in an open loop: at a constant rate, or as a Poisson process.
+//! Computes when the requests of an open loop are due, at a constant rate or as a Poisson process.
 //!
 //! In an open loop, the due time of a request does not depend on the device, and latency is
 //! measured from the due time. A stall therefore counts against every request that it delayed,
-//! which avoids coordinated omission. Many independent users form a Poisson process with
-//! exponential gaps. The streams of several workers together are again a Poisson process, whose
-//! rate is the sum of their rates.
+//! which avoids coordinated omission.
+//!
+//! The gaps of a Poisson process are exponentially distributed, like the gaps between the requests
+//! of many independent users. Several workers with Poisson processes together form a Poisson
+//! process, whose rate is the sum of their rates.
 
 use crate::random::Stream;
 
@@ -32,13 +34,13 @@ pub enum Process {
     },
 }
 
-/// The due times of one worker's open loop.
+/// The due times of the requests of one worker.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     start_ns: u64,
     period_ns: f64,
-    /// Time from the start to the next due request, in units of the mean gap. A float, so that
-    /// rounding errors of single gaps do not add up.
+    /// Time from the start until the next request is due, in units of the mean gap. The time is a
+    /// float, because errors would add up if each gap were rounded to nanoseconds.
     at: f64,
     gaps: Gaps,
 }
@@ -114,8 +116,8 @@ pub(crate) mod tests {
     }
 
     /// Returns the Kolmogorov-Smirnov distance between the gaps and the exponential distribution
-    /// with this rate, multiplied by the square root of the number of gaps. By chance, the result
-    /// exceeds 1.63 in one of 100 samples and 2.3 in one of 20,000.
+    /// with this rate, multiplied by the square root of the number of gaps. If the gaps are
+    /// exponential, the result exceeds 1.63 in one of 100 samples and 2.3 in one of 20,000.
     pub(crate) fn distance_from_exponential(due_ns: &[u64], requests_per_s: f64) -> f64 {
         let mut gaps: Vec<f64> =
             due_ns.windows(2).map(|pair| (pair[1] - pair[0]) as f64 / 1e9).collect();

@@ -1,21 +1,23 @@
 //! Generates the content of written blocks, and verifies blocks that are read back.
 //!
-//! Ordinary writes contain random bytes, which are generated once per slot. For each write, the
-//! offset and a write counter are stamped into every 4 KiB. No two blocks are equal, so a device
-//! gains nothing from compression or deduplication. Verified blocks have a header with magic
-//! number, length, offset, seed and write counter, and a CRC-32 of the whole block. This reveals
-//! and locates blocks that were never written, written to a wrong offset, or changed.
+//! The buffer of each slot is filled with random bytes once. Before each write, the offset and a
+//! write counter are stored at the start of every 4 KiB of the request. No two written blocks are
+//! equal, so a device gains nothing from compression or deduplication.
+//!
+//! A verified block has a header (magic number, length, offset, seed and write counter) and a
+//! CRC-32 of the whole block. Verification finds blocks that were never written, blocks that were
+//! written to a wrong offset, and blocks that were changed.
 
 use crate::random::Stream;
 use crate::written::Expected;
 
-/// Size of stamped blocks, and maximum size of verified blocks (bytes).
+/// Size of the blocks that [`stamp`] makes unique, and maximum size of verified blocks (bytes).
 pub const BLOCK_BYTES: usize = 4096;
 const MAGIC: u64 = u64::from_le_bytes(*b"halfpowr");
 const HEADER_BYTES: usize = 40;
 
-/// Returns the size of verified blocks for a request size: the largest power of two up to
-/// [`BLOCK_BYTES`] that divides the request size. None if the size would be below 64 bytes.
+/// Returns the size of verified blocks for a request size: the largest power of two that divides
+/// the request size, at most [`BLOCK_BYTES`]. None if this is less than 64 bytes.
 pub fn block_bytes(request_bytes: u32) -> Option<usize> {
     let largest = 1_usize << request_bytes.trailing_zeros().min(BLOCK_BYTES.trailing_zeros());
     (largest >= 64).then_some(largest)
@@ -29,7 +31,8 @@ pub fn fill(memory: &mut [u8], seed: u64) {
     }
 }
 
-/// Stamps offset and write counter into every 4 KiB of a request, so that every block is unique.
+/// Writes the offset and the write counter `number` to the start of every 4 KiB of a request, so
+/// that all written blocks differ.
 #[inline]
 pub fn stamp(memory: &mut [u8], offset: u64, number: u64) {
     let mut at = offset;
@@ -42,7 +45,8 @@ pub fn stamp(memory: &mut [u8], offset: u64, number: u64) {
     }
 }
 
-/// Turns a request's buffer into verified blocks, by writing a header and checksum into each block.
+/// Writes a header and a checksum into each block of a request's buffer, so that [`check`] can
+/// verify the blocks.
 pub fn seal(memory: &mut [u8], block_bytes: usize, offset: u64, seed: u64, number: u64) {
     let mut at = offset;
     for block in memory.chunks_exact_mut(block_bytes) {
@@ -50,7 +54,8 @@ pub fn seal(memory: &mut [u8], block_bytes: usize, offset: u64, seed: u64, numbe
         for (place, field) in block.chunks_exact_mut(8).zip(fields) {
             place.copy_from_slice(&field.to_le_bytes());
         }
-        // The checksum is stored in the upper 32 bits of the length field.
+        // The checksum is stored in the upper 32 bits of the length field, and is computed with
+        // these bits set to 0.
         block[12..16].fill(0);
         let sum = crc32fast::hash(block);
         block[12..16].copy_from_slice(&sum.to_le_bytes());
@@ -62,16 +67,17 @@ pub fn seal(memory: &mut [u8], block_bytes: usize, offset: u64, seed: u64, numbe
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Damage {
-    /// No verified block was ever written at this offset, or the header was destroyed.
+    /// The block has no valid header: no verified block was ever written at this offset, or the
+    /// header was destroyed.
     NotSealed,
     /// The block is valid, but was written for another offset.
     Astray {
         /// The offset for which the block was written (bytes).
         belongs_at: u64,
     },
-    /// The bytes do not match the checksum.
+    /// The content does not match the checksum.
     Corrupt,
-    /// The block is valid, but is from an earlier write, so a later write was lost.
+    /// The block is valid but old: a later write to this offset was lost.
     Stale,
 }
 
@@ -79,7 +85,7 @@ pub enum Damage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Mismatch {
-    /// Position in the target (bytes).
+    /// Offset of the block in the target (bytes).
     pub offset: u64,
     /// The kind of damage.
     pub damage: Damage,
@@ -114,8 +120,8 @@ pub struct Checked {
     pub first: Option<Mismatch>,
 }
 
-/// Checks the blocks in a request's buffer. A valid block whose seed is not the expected seed for
-/// its offset is stale.
+/// Checks the blocks in a request's buffer. `expected` returns what the block at an offset must
+/// contain. A valid block whose seed differs from the expected seed is stale.
 pub fn check(
     memory: &mut [u8],
     block_bytes: usize,

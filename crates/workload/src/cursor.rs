@@ -1,10 +1,11 @@
-//! A sequential stream that several workers share. Each worker takes the next blocks of the stream,
-//! so that all workers together visit every block once (placement `interlocked`).
+//! A sequential stream of offsets that several workers share (`placement` interlocked). Each
+//! request takes the next offset, so that the workers together visit every block once per pass.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The offset of the next request of a shared stream. All clones of a cursor share the offset.
+/// The position in a shared sequential stream: the offset of the next request. All clones of a
+/// cursor share the position.
 #[derive(Clone, Debug, Default)]
 pub struct Cursor(Arc<AtomicU64>);
 

@@ -41,7 +41,7 @@ impl Error {
     }
 }
 
-/// Creates the error for requests that the device does not answer.
+/// Creates the error for requests that do not complete within the hang limit.
 pub(crate) fn hangs(in_flight: u32, seconds: u64) -> ioengine::Error {
     let what = format!("the device has not answered {in_flight} requests for {seconds} s");
     ioengine::Error::new(ErrorKind::Io, what).with_remedy("look at the kernel log (dmesg)")

@@ -1,20 +1,21 @@
-//! Finds the time window of a closed loop in which the queue is full, and the rate in that window.
-//! [`FullQueue`] explains why the rate is measured there.
+//! Measures the rate of a closed loop in the time window in which its queue is full. [`FullQueue`]
+//! explains why this window is used.
 //!
-//! A worker reports the completions of each call, and the end of submission, to its
-//! [`FullQueueMeter`]. The meter stores the counts at a few times, and allocates no memory after
-//! the start.
+//! After each call into the engine, a worker reports the completions to its [`FullQueueMeter`]. The
+//! worker also reports when it stops submitting requests. The meter stores the counts only at a few
+//! times, and allocates no memory after the start.
 
 use crate::sample::FullQueue;
 
-/// The number of turns divided by this number is the maximum number of turns that are skipped at
-/// the start. At least the first turn is skipped. A device needs some turns to spread out requests
-/// that arrived together.
+/// A turn is as many completions as the queue has slots. The number of all turns, divided by this
+/// number, is the maximum number of turns that are skipped at the start. At least one is skipped. A
+/// device needs some turns to spread out requests that arrived together.
 const FIRST_SHARE: u64 = 4;
-/// Capacity of the list of stored counts, which is sufficient for trials of any length.
+/// Maximum number of stored counts. Counts are stored after turns 1, 2, 3, 4, 6, 8, 12, 16, and so
+/// on, so 128 counts are enough for trials of any length.
 const EARLY_MAX: usize = 128;
 
-/// Numbers of completed requests and bytes at one point in time.
+/// Numbers of completed requests, bytes and turns at one point in time.
 #[derive(Clone, Copy, Debug, Default)]
 struct Mark {
     at_ns: u64,
@@ -23,30 +24,30 @@ struct Mark {
     turns: u64,
 }
 
-/// Counts completions, and stores the counts at the end of turns. A turn consists of as many
-/// completions as the queue has slots. Counts are stored after the first turn, and after later
-/// turns while the queue is full.
+/// Counts completions, and stores the counts after some turns. A turn is as many completions as the
+/// queue has slots. After the first turn, only turns with a full queue are counted.
 #[derive(Debug)]
 pub(crate) struct FullQueueMeter {
     slots: u64,
     now: Mark,
-    /// Number of completed requests at which the current turn ends. This number is never reached if
-    /// the queue is not kept full.
+    /// Number of completed requests at which the current turn ends. `u64::MAX` if the queue is not
+    /// kept full.
     next: u64,
-    /// Number of further calls for whose completions the queue counts as full.
+    /// Number of further calls into the engine for which the queue counts as full. Practically
+    /// unlimited until the worker stops submitting.
     calls_left: u64,
-    /// Counts after the first completions.
+    /// Counts after the first call that returned completions.
     first: Mark,
     /// Counts after turns 1, 2, 3, 4, 6, 8, 12, 16, and so on.
     early: Vec<Mark>,
     last: Mark,
-    /// Counts after the last call for whose completions the queue counts as full.
+    /// Counts after the last call for which the queue counted as full.
     last_full: Mark,
 }
 
 impl FullQueueMeter {
     pub(crate) fn new(slots: u32, keeps_full: bool) -> FullQueueMeter {
-        // At depth 1, a queue neither fills nor drains.
+        // At depth 1 the queue neither fills nor drains, so no window is needed.
         let slots = if keeps_full && slots > 1 { u64::from(slots) } else { u64::MAX };
         let none = Mark::default();
         FullQueueMeter {
@@ -73,7 +74,7 @@ impl FullQueueMeter {
         self.calls_left = u64::from(u64::from(in_flight) >= self.slots);
     }
 
-    /// Adds the completions of one call.
+    /// Adds the completions that one call into the engine returned.
     #[inline]
     pub(crate) fn add(&mut self, now_ns: u64, bytes: u64, requests: u64) {
         self.now.at_ns = now_ns;
@@ -98,16 +99,18 @@ impl FullQueueMeter {
         }
     }
 
-    /// Returns the window in which the rate is measured. The window begins after the first turns (a
-    /// sixth to a quarter of all turns) and ends with the last turn. If there is only one turn, the
-    /// window covers the completions after that turn. These must be at least half as many as in a
-    /// turn. Trials with so few requests usually have large requests, which most devices complete
-    /// at the same rate while the queue drains. None if there are too few completions.
+    /// Returns the window in which the rate is measured. None if there are too few completions.
+    ///
+    /// The window begins after the first turns (at least one turn, and about a sixth to a quarter
+    /// of all turns) and ends with the last turn. If there is only one turn, the window contains
+    /// all later completions, which must be at least half a turn. Trials with so few requests
+    /// usually have large requests, which most devices complete at the same rate while the queue
+    /// drains.
     ///
     /// A device may read ahead into a buffer during the first turns, and then serve the next turns
-    /// faster than it can sustain. If the rate in the window exceeds the rate since the first
-    /// completion by more than chance, the result is therefore the window since the first
-    /// completion.
+    /// faster than it can sustain. If the rate in the window is therefore significantly higher than
+    /// the rate since the first completion, the window since the first completion is returned
+    /// instead.
     pub(crate) fn window(&self) -> Option<FullQueue> {
         let skipped = (self.last.turns / FIRST_SHARE).max(1);
         let begin = self.early.iter().rfind(|mark| mark.turns <= skipped)?;
@@ -140,8 +143,8 @@ fn between(begin: &Mark, end: &Mark) -> Option<FullQueue> {
 mod tests {
     use super::*;
 
-    /// Returns the rate for the given completions (time in ns, count), with a full queue until
-    /// `stop_ns`.
+    /// Returns the rate (requests per ns) for completions given as (time in ns, count). The queue
+    /// is full until `stop_ns`.
     fn rate_of(slots: u32, completions: &[(u64, u64)], stop_ns: u64) -> Option<f64> {
         let mut meter = FullQueueMeter::new(slots, true);
         let mut stopped = false;
@@ -165,7 +168,8 @@ mod tests {
 
     #[test]
     fn windows_do_not_split_groups_of_completions() {
-        // Requests complete in groups of four within 3 ns, one group every 100 ns.
+        // A group of four requests completes every 100 ns. The completions of a group are 1 ns
+        // apart.
         let at = |index: u64| (100 * (1 + index / 4) + index % 4, 1);
         let completions: Vec<(u64, u64)> = (0..402).map(at).collect();
         assert_eq!(rate_of(4, &completions, 10_000), Some(0.04));
@@ -188,8 +192,8 @@ mod tests {
 
     #[test]
     fn a_burst_from_a_prefetch_buffer_does_not_raise_the_rate() {
-        // The device serves a first turn at the rate of its media. Then, it serves sixty requests
-        // from its buffer.
+        // The device serves the first turn (20 requests) at the rate of its media, and then sixty
+        // requests from its buffer.
         let mut completions: Vec<(u64, u64)> = (1..=20).map(|index| (index * 100, 1)).collect();
         completions.extend((1..=60).map(|index| (2000 + index * 10, 1)));
         let rate = rate_of(20, &completions, 2600).unwrap();

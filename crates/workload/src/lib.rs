@@ -1,12 +1,11 @@
-//! The load generator: issues requests with the given offsets, times and duration, and measures
-//! them.
+//! The load generator: issues the requests of a workload, and measures them.
 //!
 //! A [`Workload`] describes the load. [`plan::resolve`] checks the workload against a target, with
 //! all limits in one module. [`runner::run`] starts the workers ([`worker::Worker`]), which are
-//! small state machines that submit and reap requests. To issue the recorded requests of a program
-//! again ([`Replay`]), a [`replayer::Replayer`] is used instead of the worker. A [`Sample`] is the
-//! result. Nothing in this crate knows whether the target is a disk or a simulation, and nothing
-//! prints or stores results.
+//! small state machines that submit and reap requests. For a replay of recorded requests
+//! ([`Replay`]), a [`replayer::Replayer`] takes the role of the worker. The result is a [`Sample`].
+//! This crate does not know whether the target is a disk or a simulation, and does not print or
+//! store results.
 
 pub mod error;
 pub mod written;

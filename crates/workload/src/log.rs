@@ -1,4 +1,4 @@
-//! The log of single requests. Its memory is allocated before the first request.
+//! The log of individual requests. Its memory is allocated before the first request.
 
 use ioengine::Op;
 
@@ -16,14 +16,14 @@ pub struct Log {
 }
 
 impl Log {
-    /// Allocates memory for `most` requests of a worker. All pages are touched now, so that the
-    /// trial has no page faults.
+    /// Creates a log for at most `most` requests of a worker. The memory is allocated and touched
+    /// now, so that the trial has no page faults.
     pub fn new(worker: u32, slots: u32, most: usize) -> Log {
         let (submit_ns, complete_ns, offset, length) = (0, 0, 0, 0);
         let (op, failed) = (Op::Read, false);
         let empty = LoggedRequest { worker, op, failed, offset, length, submit_ns, complete_ns };
-        // The value must not be zero, because `vec!` of zeros may return memory that was not
-        // touched.
+        // The value must not be zero, because `vec!` does not touch the memory that it allocates
+        // for zeros.
         let mut requests = vec![LoggedRequest { worker: u32::MAX, ..empty }; most];
         requests.clear();
         Log { worker, submitted_ns: vec![0; slots as usize], requests, most, lost: 0 }

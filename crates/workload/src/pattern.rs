@@ -1,8 +1,8 @@
-//! Computes the offset of the next request: sequential (alone, or shared with other workers),
-//! strided, random without repetition, or random with a skewed distribution.
+//! Computes the offset of the next request. The order is sequential (for one worker, or shared by
+//! all workers), strided, random without repetition, or random with a skewed distribution.
 //!
-//! Offsets are multiples of the smallest request size. A larger request that would cross the end of
-//! the region is moved back, so that it ends there.
+//! Offsets are multiples of the smallest request size. A random request that would cross the end of
+//! the region is moved back, so that it ends at the end of the region.
 
 use crate::cursor::Cursor;
 use crate::plan::WorkerPlan;
@@ -11,9 +11,10 @@ use crate::skew::Skew;
 use crate::spec::{Pattern, Placement, Workload};
 use crate::zone_order::ZoneOrder;
 
-/// Constant that derives the seed of skewed draws from the seed of the worker.
+/// Constant that is mixed with the worker's seed to get the seed of skewed draws.
 const DRAW_SEED: u64 = 0x5CE3;
-/// Constant that derives the seed for the location of popular blocks from the seed of the workload.
+/// Constant that is mixed with the workload's seed to get the seed for the location of popular
+/// blocks.
 const LOCATION_SEED: u64 = 0x97AC;
 
 /// Generates the offsets of one worker's requests.
@@ -39,7 +40,7 @@ enum Order {
 }
 
 impl Offsets {
-    /// Creates the generator for the offsets that a worker's plan describes.
+    /// Creates the generator for the offsets of one worker.
     pub fn new(workload: &Workload, plan: &WorkerPlan) -> Offsets {
         let request_bytes = u64::from(workload.request_bytes);
         let granule_bytes = u64::from(workload.granule_bytes());
@@ -70,8 +71,7 @@ impl Offsets {
         Offsets { region_offset, region_bytes, request_bytes, granule_bytes, order }
     }
 
-    /// Returns the offset in the target of the next request (bytes). The request has `length`
-    /// bytes.
+    /// Returns the offset in the target for the next request of `length` bytes.
     #[inline]
     pub fn next_offset(&mut self, length: u32) -> u64 {
         let (request, region, length) = (self.request_bytes, self.region_bytes, u64::from(length));
@@ -84,7 +84,7 @@ impl Offsets {
                 *at = offset + length;
                 offset
             }
-            // Callers of this function do not distinguish slots, so the first slot is used for all.
+            // Callers that do not distinguish slots use the first slot.
             Order::Zones(order) => order.next_offset(0, length),
             Order::Interlocked(cursor) => cursor.take(length, region),
             Order::Strided { at, phase, stride } => {
@@ -103,8 +103,8 @@ impl Offsets {
         self.region_offset + at
     }
 
-    /// Returns the offset in the target of the next request in this slot (bytes). Only the order
-    /// within zones depends on the slot.
+    /// Returns the offset in the target for the next request of `length` bytes in a slot. The slot
+    /// matters only for writes that must fill zones in order.
     pub fn next_offset_of(&mut self, slot: u32, length: u32) -> u64 {
         match &mut self.order {
             Order::Zones(order) => self.region_offset + order.next_offset(slot, length.into()),
@@ -112,19 +112,19 @@ impl Offsets {
         }
     }
 
-    /// Checks whether the slot has written all its zones.
+    /// Returns true if no zone is left for the slot to write.
     pub fn is_done(&self, slot: u32) -> bool {
         matches!(&self.order, Order::Zones(order) if order.is_done(slot))
     }
 
-    /// Returns the offset in the target and the length of the zone that must be reset before the
-    /// slot's next write (bytes). None if no zone must be reset.
+    /// Returns the zone that must be reset before the slot's next write, as its offset in the
+    /// target and its length (bytes). None if no zone must be reset.
     pub fn reset_due(&self, slot: u32) -> Option<(u64, u64)> {
         let Order::Zones(order) = &self.order else { return None };
         order.reset_due(slot).map(|(offset, bytes)| (self.region_offset + offset, bytes))
     }
 
-    /// Records that the zone of the slot has been reset.
+    /// Records that the slot's zone has been reset.
     pub fn was_reset(&mut self, slot: u32) {
         if let Order::Zones(order) = &mut self.order {
             order.was_reset(slot);

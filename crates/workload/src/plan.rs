@@ -1,5 +1,5 @@
-//! Resolves a workload against a target: checks every limit and assigns each worker its region,
-//! seed and share.
+//! Turns a workload into a plan for a target: checks all limits, and gives each worker its region,
+//! its seed and its share of the load.
 
 use ioengine::zones::Zones;
 use ioengine::{Target, TargetKind};
@@ -16,17 +16,19 @@ use crate::spec::{Arrival, Content, Distribution, Pattern, Placement, Workload, 
 pub const DEPTH_MAX: u32 = 32_768;
 /// Maximum number of threads. With more threads, a test would measure the scheduler.
 pub const THREADS_MAX: u32 = 4_096;
-/// Maximum request size, which is the largest power of two that fits into the 31 bits of a
-/// completion's result (bytes).
+/// Maximum request size (bytes). This is the largest power of two that fits into the result of a
+/// completion, a signed 32-bit number.
 pub const REQUEST_BYTES_MAX: u32 = 1 << 30;
-/// Maximum total size of the buffers of all threads (bytes). This is half the memory of a small
-/// server.
+/// Maximum total size of the buffers of all threads (bytes). The limit, 16 GiB, is half the memory
+/// of a small server.
 pub const BUFFER_BYTES_MAX: u64 = 16 << 30;
-/// Maximum number of sizes or zones, because their shares are whole percents.
+/// Maximum number of request sizes, or of zones of a distribution. Their shares are whole percents,
+/// which add up to 100.
 pub const SHARES_MAX: usize = 100;
-/// Maximum exponent of Zipf's law. With this exponent, the first block gets 99.9% of the accesses.
+/// Maximum exponent of Zipf's law. With this exponent, the most popular block gets 99.9% of the
+/// accesses.
 pub const THETA_MAX: f64 = 10.0;
-/// Constant that derives the seed of a worker's arrivals from the worker's seed.
+/// Constant that is mixed with the worker's seed to get the seed of the worker's arrivals.
 const ARRIVAL_SEED: u64 = 0xA771;
 
 /// The plan of one worker.
@@ -36,12 +38,11 @@ pub struct WorkerPlan {
     pub region_offset: u64,
     /// Length of the worker's region, a multiple of the smallest request size (bytes).
     pub region_bytes: u64,
-    /// Offset within the region at which a sequential worker starts (bytes).
+    /// Offset within the region at which sequential requests start (bytes).
     pub start_bytes: u64,
     /// Seed of the worker's random choices.
     pub seed: u64,
-    /// The CPU to which the worker is pinned. Set by the runner, which numbers workers across all
-    /// targets. None if the worker is not pinned.
+    /// The CPU to which the worker is pinned. None if the worker is not pinned. Set by the runner.
     pub cpu: Option<usize>,
     /// Number of bytes after which the worker stops. None for no limit.
     pub limit_bytes: Option<u64>,
@@ -51,10 +52,11 @@ pub struct WorkerPlan {
     pub target: usize,
     /// Number of the worker, counted across all targets. Set by the runner.
     pub number: u32,
-    /// The sequential stream that the worker shares with the other workers of the target. Set by
-    /// the runner. None if the worker shares no stream.
+    /// The sequential stream that all workers of the target share. None if the placement is not
+    /// interlocked. Set by the runner.
     pub cursor: Option<Cursor>,
-    /// The zones that the worker's writes must fill in order. None if the target accepts any order.
+    /// Zones of the target, which the worker's writes must fill in order. None if any order is
+    /// allowed.
     pub zones: Option<Zones>,
 }
 
@@ -87,7 +89,7 @@ pub fn resolve<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error
     let zones = zones.filter(|zones| !is_before(workload, zones));
     if workload.options.zone_append && zones.is_none() {
         let what =
-            format!("`zone_append`: {} has no zones to append to in the region", target.name());
+            format!("`zone_append`: the region of {} has no zones to append to", target.name());
         return Err(Error::usage(what, "drop `zone_append`, or use another `region_offset`"));
     }
     if let Some(zones) = &zones {
@@ -128,8 +130,8 @@ fn check_room<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
     Ok(())
 }
 
-/// Plans a replay. The trace determines the offsets and sizes of the requests and the gaps between
-/// them. All workers use the whole region.
+/// Plans a replay. The trace determines the offsets, the sizes and the gaps of the requests, so
+/// each worker gets the whole region.
 fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Error> {
     if workload.warm_up_ns > 0 || workload.steady.is_some() {
         let what = "a replay has no warm-up: each request is issued once";
@@ -140,7 +142,10 @@ fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Er
         .into_iter()
         .find(|bytes| !bytes.is_multiple_of(granule));
     if let Some(bytes) = unaligned {
-        let what = format!("{bytes} is not a multiple of {granule}, which {} needs", target.name());
+        let what = format!(
+            "a size or offset, {bytes}, is not a multiple of {granule}, which {} requires",
+            target.name()
+        );
         return Err(Error::usage(what, "use a multiple"));
     }
     check_room(workload, target)?;
@@ -248,7 +253,7 @@ fn check_distribution(workload: &Workload) -> Result<(), Error> {
             let sum = |of: fn(&Zone) -> u8| zones.iter().map(|z| u32::from(of(z))).sum();
             let sums: [u32; 2] = [sum(|zone| zone.access_percent), sum(|zone| zone.region_percent)];
             if sums != [100, 100] || zones.len() > SHARES_MAX {
-                let remedy = "make both add up to 100, as in zoned:60/10:30/20:10/70";
+                let remedy = "make each sum 100, as in zoned:60/10:30/20:10/70";
                 return refuse(
                     "has shares of accesses or of the region that do not add up to 100%",
                     remedy,
@@ -260,7 +265,7 @@ fn check_distribution(workload: &Workload) -> Result<(), Error> {
     Ok(())
 }
 
-/// Checks that the trial ends, and checks arrival rate, think time and interlocked placement.
+/// Checks that the trial has a limit, and checks arrival rate, think time and placement.
 fn check_loop(workload: &Workload) -> Result<(), Error> {
     if workload.limit_bytes.is_none() && workload.limit_ns.is_none() {
         return Err(Error::usage(
@@ -280,7 +285,7 @@ fn check_loop(workload: &Workload) -> Result<(), Error> {
         return Err(Error::usage("with `think.requests` 0, no request is sent", "use 1 or more"));
     }
     if workload.placement == Placement::Interlocked && workload.pattern != Pattern::Sequential {
-        let what = "with `placement` interlocked, all threads share one sequential stream";
+        let what = "`placement` interlocked is only for sequential requests";
         return Err(Error::usage(
             what,
             "use `rw` read or write without `stride_bytes`, or `placement` shared",
@@ -294,7 +299,7 @@ fn is_one_pass(workload: &Workload) -> bool {
     workload.limit_bytes.is_some_and(|bytes| bytes <= workload.region_bytes)
 }
 
-/// Checks whether the whole region is before the zones that must be written in order.
+/// Returns true if the region ends before the zones that must be written in order.
 fn is_before(workload: &Workload, zones: &Zones) -> bool {
     let end = workload.region_offset.saturating_add(workload.region_bytes);
     end <= zones.sequential_from_bytes
@@ -313,7 +318,7 @@ fn check_zones(
     let is_ordered = workload.pattern == Pattern::Sequential && workload.read_percent == 0;
     if !is_ordered || !workload.request_sizes.is_empty() {
         let what = format!("{name} accepts writes only in order, in zones of {zone_bytes} bytes");
-        return refuse(what, "use `rw` write with one `request_bytes`, or a read".to_owned());
+        return refuse(what, "use `rw` read, or `rw` write with one `request_bytes`".to_owned());
     }
     if !is_direct {
         let what =
@@ -364,7 +369,7 @@ fn check_flushes(workload: &Workload) -> Result<(), Error> {
     let name = flush.name();
     if flush.writes == 0 {
         let what = format!("`{name}` 0 never flushes");
-        return Err(Error::usage(what, format!("drop it, or use `{name}` 1 or more")));
+        return Err(Error::usage(what, format!("drop `{name}`, or use `{name}` 1 or more")));
     }
     if !workload.writes() {
         let what = format!("`{name}` flushes after writes, but {} has no writes", workload.rw());
@@ -467,8 +472,8 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
         }
         Placement::Interlocked => (workload.region_offset, whole(workload.region_bytes), 0),
     };
-    // A worker's share consists of whole requests, so that the sum over all workers does not exceed
-    // the limit.
+    // The limit is divided in whole requests, so that the sum over all workers does not exceed the
+    // limit.
     let share = |bytes: u64| {
         let requests = bytes / request;
         (requests / threads + u64::from(index_64 < requests % threads)) * request
@@ -502,7 +507,7 @@ fn worker_of_zones(workload: &Workload, index: u32, zones: &Zones) -> WorkerPlan
     let region_bytes = each * zones.zone_bytes;
     let plan = worker(workload, index);
     WorkerPlan {
-        // One pass writes the capacity of the zones, which may be less than their length.
+        // A zone's capacity may be less than its length, so one pass writes only the capacity.
         limit_bytes: match is_one_pass(workload) {
             true => plan.limit_bytes.map(|bytes| bytes.min(each * zones.capacity_bytes)),
             false => plan.limit_bytes,
@@ -699,7 +704,7 @@ mod tests {
             let plan = resolve(&workload, &HostTarget::null(1 << 20)).unwrap();
             [0, 1].map(|worker: usize| plan.workers[worker].start_bytes >> 16)
         };
-        // Requests have 64 KiB, so each thread's part has eight blocks, and the whole region has
+        // With requests of 64 KiB, each thread's part has eight blocks, and the whole region has
         // sixteen blocks.
         assert_eq!(of(3 << 16, Placement::Own), [3, 3]);
         assert_eq!(of((9 << 16) + 100, Placement::Own), [1, 1]);

@@ -1,9 +1,9 @@
-//! Seeded random numbers: mixing, streams, and permutations that are computed without a table.
+//! Seeded random numbers: a mixing function, random streams, and permutations that need no table.
 //!
-//! A permutation counts up to the smallest power of two that is at least the number of blocks. Each
-//! count passes through a chain of bijections (multiplication by odd numbers, xor with a right
-//! shift, addition). Results beyond the last block are skipped. Each pass therefore visits every
-//! block exactly once, in a different order, without memory per block.
+//! A permutation is computed from a counter that runs up to a power of two. A chain of bijections
+//! (multiplication by odd numbers, xor with a right shift, addition) scrambles each value of the
+//! counter, and results beyond the last block are skipped. Each pass therefore visits every block
+//! exactly once, in a different order, without memory per block.
 
 /// Mixes two numbers into one number whose bits all depend on both inputs (the finaliser of
 /// SplitMix64, Steele, Lea and Flood 2014).
@@ -14,8 +14,8 @@ pub fn mix(seed: u64, number: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// A stream of random numbers from a seed (SplitMix64). The generator is fast, and good enough to
-/// choose between reads and writes and to fill buffers.
+/// A SplitMix64 generator of random numbers. It is fast, and good enough to choose between reads
+/// and writes and to fill buffers.
 #[derive(Clone, Debug)]
 pub struct Stream {
     seed: u64,
@@ -23,7 +23,7 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Creates the random stream of a seed.
+    /// Creates a generator with the given seed.
     pub fn new(seed: u64) -> Stream {
         Stream { seed, number: 0 }
     }
@@ -41,8 +41,8 @@ impl Stream {
         (self.next_u64() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    /// Returns a random integer below `count`. The relative differences between probabilities are
-    /// at most `count` / 2^64.
+    /// Returns a random integer below `count`. The relative error of each probability is less than
+    /// `count` / 2^64.
     #[inline]
     pub fn below(&mut self, count: u64) -> u64 {
         ((u128::from(self.next_u64()) * u128::from(count)) >> 64) as u64
@@ -51,8 +51,8 @@ impl Stream {
     /// Returns true with a probability of `share` percent.
     #[inline]
     pub fn percent(&mut self, share: u8) -> bool {
-        // The high 32 bits times 100, shifted right by 32, are uniform on 0..100 to one part in
-        // 2^32.
+        // This maps 32 random bits to a number from 0 to 99. The probabilities differ by at most
+        // 2^-32.
         (((self.next_u64() >> 32) * 100) >> 32) < u64::from(share)
     }
 }
@@ -70,7 +70,8 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// Creates random permutations of `0..count` from the seed. `count` must be at least 1.
+    /// Creates a permutation of `0..count` that is different in each pass. `count` must be at least
+    /// 1.
     pub fn new(count: u64, seed: u64) -> Permutation {
         let bits = 64 - (count - 1).leading_zeros();
         let mask = if bits == 64 { u64::MAX } else { (1 << bits) - 1 };
@@ -102,10 +103,11 @@ impl Permutation {
         }
     }
 
-    /// Maps `0..count` one-to-one onto itself, by the bijection of the first pass.
+    /// Maps each number below `count` to a number below `count`, one-to-one. The mapping changes
+    /// when [`Permutation::next_index`] begins a new pass.
     #[inline]
     pub fn place_of(&self, index: u64) -> u64 {
-        // This is cycle walking: a bijection that is repeated until the value is in range is a
+        // Cycle walking: if a bijection is repeated until the value is in range, the result is a
         // bijection on the range.
         let mut at = self.scramble(index);
         while at >= self.count {

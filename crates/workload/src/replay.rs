@@ -1,11 +1,11 @@
 //! The recorded requests of a program. A replay issues these requests again, instead of requests
 //! that follow a pattern.
 //!
-//! Requests belong to *lanes*. A lane contains the requests of one thread of the program, in their
-//! order. Each request records how long the program computed before it made the request, and how
-//! many earlier requests of the lane were still outstanding at that time. The replay issues the
-//! request only when at most this number of requests is outstanding. At depth 1, each request
-//! therefore waits for the completion of its predecessor.
+//! Requests belong to *lanes*. A lane contains the requests of one thread of the program, in the
+//! order in which they were made. The trace records how long the program computed before each
+//! request, and how many earlier requests of the lane were outstanding at that time. The replay
+//! issues a request only when at most this number of requests is outstanding. At depth 1, for
+//! example, each request waits for the completion of the previous request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,8 +21,8 @@ pub enum ReplayOperation {
     Write,
     /// Makes earlier writes durable.
     Flush {
-        /// Whether the flush omits metadata that is not needed to find the data, as fdatasync(2)
-        /// does.
+        /// Whether to flush like fdatasync(2), which omits metadata that is not needed to find the
+        /// data.
         data_only: bool,
     },
     /// Tells the kernel how a part of the target will be accessed.
@@ -32,7 +32,7 @@ pub enum ReplayOperation {
 /// A request of a replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReplayRequest {
-    /// Number of the lane, counted from 0 for each worker.
+    /// Number of the lane. The lanes of each worker are numbered from 0.
     pub lane: u32,
     /// The operation.
     pub operation: ReplayOperation,
@@ -40,17 +40,17 @@ pub struct ReplayRequest {
     pub offset: u64,
     /// Length (bytes); 0 for a flush, and for a hint about the whole target.
     pub bytes: u64,
-    /// Think time of the program before this request (ns). Think time starts at the previous
-    /// request of the same lane, or at the last completion that the program waited for, whichever
-    /// is later.
+    /// Time that the program computed before this request (ns). The time starts at the previous
+    /// request of the lane, or at the last completion that the program waited for, whichever is
+    /// later.
     pub gap_ns: u64,
-    /// Maximum number of earlier requests of the lane that may still be outstanding. None if
-    /// unknown. The request then waits for no completion, and `gap_ns` counts from the previous
-    /// request.
+    /// Maximum number of earlier requests of the lane that may still be outstanding. None if this
+    /// number is unknown: the request then waits for no completion, and `gap_ns` counts from the
+    /// previous request.
     pub outstanding_max: Option<u32>,
 }
 
-/// The rule for when the requests of a replay are issued.
+/// When the requests of a replay are issued.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// Requests are issued with the program's gaps between them, divided by `speed`.
@@ -64,7 +64,7 @@ pub enum Pace {
 }
 
 impl Pace {
-    /// Returns the gap of the replay for a recorded gap of the program (ns).
+    /// Converts a recorded gap to the gap of the replay (ns).
     pub(crate) fn gap_ns(self, gap_ns: u64) -> u64 {
         match self {
             Pace::Fast => 0,
@@ -86,7 +86,7 @@ impl fmt::Display for Pace {
 }
 
 /// The requests of one worker, in the order of their start times. If reading fails, the last item
-/// is the error, as one line with the remedy.
+/// is the error message, which is one line and contains the remedy.
 pub type ReplayRequests = Box<dyn Iterator<Item = Result<ReplayRequest, String>> + Send>;
 
 /// Provides the requests of a replay. Each trial reads the requests again.
@@ -94,7 +94,7 @@ pub trait ReplaySource: fmt::Debug + Send + Sync {
     /// Starts to read the requests of a worker.
     ///
     /// # Errors
-    /// The requests cannot be read. The error is one line with the remedy.
+    /// The requests cannot be read. The error message is one line and contains the remedy.
     fn requests(&self, worker: u32) -> Result<ReplayRequests, String>;
 }
 
@@ -105,16 +105,17 @@ pub trait ReplaySource: fmt::Debug + Send + Sync {
 pub struct Replay {
     /// Description of the replay, which is stored with the result.
     pub description: ReplayDescription,
-    /// Size of a region that contains all replayed files one after another (bytes). If requests are
-    /// folded, the region may be smaller. 0 for a stored result.
+    /// Size of a region that contains all replayed files one after another (bytes). A folded replay
+    /// may have a smaller region. 0 for a stored result.
     pub span_bytes: u64,
-    /// Offsets and lengths of ranges whose blocks are released before each trial (bytes). In these
-    /// ranges, the program wrote new files, so its writes allocated the blocks.
+    /// Ranges in which the program wrote new files, as offset and length (bytes). The blocks of
+    /// these ranges are released before each trial, so that writes allocate blocks as in the
+    /// recording.
     pub new_ranges: Vec<(u64, u64)>,
-    /// Whether a recorded request ended only when the program reaped the completion. If so, a
-    /// worker reaps only the completions for which the next request waits.
+    /// Whether the end of a request in the trace is the time at which the program reaped the
+    /// completion. If so, a worker reaps only the completions for which the next request waits.
     pub takes_only_awaited: bool,
-    /// Provides the requests. None for a stored result, which cannot be measured again.
+    /// Source of the requests. None for a stored result, which cannot be measured again.
     pub source: Option<Arc<dyn ReplaySource>>,
 }
 
@@ -123,7 +124,7 @@ pub struct Replay {
 pub struct ReplayDescription {
     /// Name of the trace.
     pub trace: String,
-    /// Hash of the requests. Equal traces with equal changes have the same fingerprint.
+    /// Hash of the requests. Equal traces with equal changes have the same hash.
     pub fingerprint: u64,
     /// Number of requests, flushes included.
     pub requests: u64,
@@ -132,12 +133,12 @@ pub struct ReplayDescription {
     /// Duration of the program, from the start of its first request to the end of its last request
     /// (ns).
     pub recorded_ns: u64,
-    /// The rule for when the requests are issued.
+    /// When the requests are issued.
     pub pace: Pace,
     /// Changes to the recorded requests, such as "depth 8, flush every 16". Empty if there are
     /// none.
     pub changes: String,
-    /// Whether requests beyond the end of the region are moved into it.
+    /// Whether requests beyond the end of the region wrap around to its beginning.
     pub folded: bool,
 }
 

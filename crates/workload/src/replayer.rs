@@ -1,10 +1,9 @@
 //! The state machine of one thread that replays the recorded requests of a program.
 //!
-//! The state machine is used like [`crate::worker::Worker`], and does not know whether the target
-//! is a device or a simulation. It reads the trace while it issues requests, with at most 4096
-//! requests in memory. A request is issued when its gap has passed and the number of outstanding
-//! requests of its lane is low enough. A request that is longer than a slot is issued in pieces,
-//! one after another, and counts once.
+//! The caller uses the state machine like a [`crate::worker::Worker`]. The trace is read while
+//! requests are issued, and at most 4096 requests are kept in memory. A request is issued when its
+//! gap has passed and few enough requests of its lane are outstanding. A request that is longer
+//! than a slot is issued in pieces, one after another, and counts as one request.
 
 use std::collections::VecDeque;
 
@@ -22,28 +21,29 @@ use crate::worker::{HANG_NS, RETRIES_MAX, State, TICK_NS, TargetCall};
 /// If the next request is due in less than this time, the thread polls for completions instead of
 /// sleeping (ns).
 const POLL_NS: u64 = 120_000;
-/// Maximum number of requests that are read ahead, so that a lane can continue while another waits.
+/// Maximum number of requests that are read ahead. Reading ahead lets one lane continue while
+/// another lane waits.
 const READ_AHEAD_MAX: usize = 4096;
 
 /// The requests of one thread of the program, and the progress of their replay.
 #[derive(Debug, Default)]
 struct Lane {
-    /// Requests that were read but not issued yet.
+    /// Requests that were read from the trace but not issued yet.
     next: VecDeque<ReplayRequest>,
     in_flight: u32,
-    /// Time at which the lane's last request was issued (ns). If this request waited for no
-    /// completion, the time at which it was due.
+    /// Time at which the lane's last request was issued (ns). For a request that waited for no
+    /// completion, this is the time at which the request was due.
     issued_ns: u64,
     /// Time of the lane's last completion (ns).
     completed_ns: u64,
-    /// Time at which the gap before the next request began, because few enough requests of the lane
-    /// were outstanding (ns). None if the gap has not begun yet.
+    /// Time at which the gap before the next request began (ns). The gap begins when few enough
+    /// requests of the lane are outstanding. None if the gap has not begun yet.
     allowed_ns: Option<u64>,
 }
 
 impl Lane {
-    /// Returns the due time of the lane's next request (ns). None if the request waits for a
-    /// completion, or if no request was read.
+    /// Returns the due time of the lane's next request (ns). None if the request must still wait
+    /// for a completion, or if `next` is empty.
     #[inline]
     fn due_ns(&mut self, pace: Pace) -> Option<u64> {
         let head = self.next.front()?;
@@ -93,11 +93,11 @@ pub struct Replayer<E, C> {
     source: ReplayRequests,
     source_ended: bool,
     pace: Pace,
-    /// Number of requests in all lanes that were read but not issued yet.
+    /// Number of requests, in all lanes together, that were read but not issued yet.
     read_ahead: usize,
     lanes: Vec<Lane>,
-    /// Index of the lane whose due requests get slots first. This is the last lane that found no
-    /// free slot, so that all lanes get slots.
+    /// Index of the lane that gets free slots first: the last lane that found no free slot. This
+    /// ensures that all lanes get slots.
     first_lane: usize,
     /// The call on the target that the caller must make, with the index of the lane to which the
     /// call belongs. None if no call is due.
@@ -125,8 +125,8 @@ pub struct Replayer<E, C> {
 }
 
 impl<E: Engine, C: Clock> Replayer<E, C> {
-    /// Creates the replayer of one worker with a separate engine, and fills the buffers for writes.
-    /// Offsets and lengths of requests are widened to multiples of `granule_bytes`.
+    /// Creates the replayer of one worker, and fills the buffers of `engine` if there are writes.
+    /// Requests are widened so that their offsets and lengths are multiples of `granule_bytes`.
     ///
     /// # Errors
     /// The workload has no replay, or the requests of the replay cannot be read.
@@ -197,7 +197,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         (self.now_ns, self.last_reap_ns, self.sample.start_ns) = (start_ns, start_ns, start_ns);
     }
 
-    /// Makes one call into the engine. With `stop`, no new requests are issued.
+    /// Makes one call into the engine. If `stop` is true, no new requests are issued.
     ///
     /// # Errors
     /// The rest of the trace cannot be read, the I/O engine cannot continue, or a request hangs.
@@ -227,7 +227,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         }
         self.sample.submit_calls += u64::from(!self.batch.is_empty());
         let until_ns = due_ns.min(stamp_ns + TICK_NS);
-        // For a request that is due soon, the timers of the kernel would wake the thread too late.
+        // If a request is due soon, the thread polls, because a kernel timer would wake the thread
+        // too late.
         let is_due_soon = due_ns.saturating_sub(stamp_ns) < POLL_NS;
         let wait = self.call.is_none() || self.cut_short;
         let awaited = self.awaited();
@@ -280,10 +281,10 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         Ok(())
     }
 
-    /// Adds due requests to the batch while there are free slots. Returns the due time of the next
-    /// request that waits for no completion (ns). If a call on the target is due instead of a
-    /// request, stores the call in `call`. The lane of the call issues nothing until the call has
-    /// been made.
+    /// Adds due requests to the batch while there are free slots. Returns when the next request is
+    /// due (ns), or `u64::MAX` if all lanes wait for completions or no slot is free. If a flush or
+    /// a hint is due, stores it in `call`. Its lane issues nothing until the caller has made the
+    /// call.
     ///
     /// # Errors
     /// The requests cannot be read.
@@ -318,7 +319,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         Ok(next_due_ns)
     }
 
-    /// Puts a request into a slot, and the first piece of the request into the batch.
+    /// Assigns a slot to a request, and adds the first piece of the request to the batch.
     fn submit(&mut self, slot: u32, lane: usize, request: ReplayRequest) {
         let op = if request.operation == ReplayOperation::Write { Op::Write } else { Op::Read };
         let (offset, bytes) = self.place(request.offset, request.bytes);
@@ -337,8 +338,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         self.batch.push(Request { offset, length, within: 0, slot, file: 0, op });
     }
 
-    /// Returns the offset and length of a request on the target. The range is widened to whole
-    /// granules and moved into the region.
+    /// Returns the offset in the target and the length of a request (bytes), after widening the
+    /// request to whole granules and moving it into the region.
     fn place(&self, offset: u64, bytes: u64) -> (u64, u64) {
         let granule = self.granule_bytes;
         let start = offset / granule * granule;
@@ -349,7 +350,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         (self.region_offset + start.min(room.saturating_sub(bytes)), bytes)
     }
 
-    /// Returns the call on the target that executes a request. None for reads and writes.
+    /// Returns the call on the target that a flush or a hint requires. None for reads and writes.
     fn call_of(&self, request: &ReplayRequest) -> Option<TargetCall> {
         match request.operation {
             ReplayOperation::Read | ReplayOperation::Write => None,
@@ -364,18 +365,18 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         }
     }
 
-    /// Returns the number of completions for which the next request waits. If there are several
-    /// lanes, returns 1. The program reaped these completions together, so their latencies end
-    /// together.
+    /// Returns how many completions to wait for: as many as the next request needs, or 1 if there
+    /// are several lanes. The program reaped these completions together, so their latencies must
+    /// end at the same time.
     fn awaited(&self) -> u32 {
         let [lane] = self.lanes.as_slice() else { return 1 };
         let most = lane.next.front().and_then(|head| head.outstanding_max);
         most.map_or(1, |most| lane.in_flight.saturating_sub(most)).max(1)
     }
 
-    /// Returns `Done` if the replay has ended. Otherwise, waits until a request is due. Called when
-    /// there is nothing to submit, and either nothing is in flight, or the only lane is in the gap
-    /// before its next request. During this gap, the program did not check for completions.
+    /// Waits until the next request is due. Returns `Done` if the replay has ended. Completions are
+    /// not reaped during the wait, because the program did not reap completions during this gap
+    /// either.
     fn idle(&mut self, due_ns: u64) -> State {
         if self.cut_short || (self.source_ended && self.read_ahead == 0) {
             return State::Done;
@@ -441,8 +442,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         Ok(())
     }
 
-    /// Counts a transient failure and returns true if the request may be retried. Returns false if
-    /// the failure is not transient, the request failed too often, or the replay is ending.
+    /// Counts a retry and returns true if a request failed with EAGAIN or EINTR and may be retried.
+    /// Returns false after another error, after too many retries, and when the replay is ending.
     fn may_retry(&mut self, slot: u32, result: i32) -> bool {
         let outstanding = &mut self.outstanding[slot as usize];
         let transient = result == -libc::EAGAIN || result == -libc::EINTR;
@@ -463,7 +464,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         self.again.push(Request { offset: offset + moved, length, within: 0, slot, file: 0, op });
     }
 
-    /// Counts a failed request, unless the request was given up because the replay was stopped.
+    /// Counts a failed request. A request that is not retried because the replay is ending does not
+    /// count.
     fn fail(&mut self, slot: u32, result: i32) {
         let Outstanding { op, offset, .. } = self.outstanding[slot as usize];
         let is_given_up = self.cut_short && (result == -libc::EAGAIN || result == -libc::EINTR);
@@ -488,8 +490,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         })
     }
 
-    /// Makes earlier writes durable and returns true. Returns false if requests are in flight or
-    /// the engine does not support flushes, and the caller must then flush the target.
+    /// Flushes with the engine and returns true. Returns false if requests are in flight or the
+    /// engine does not support flushes. The caller must then flush the target.
     ///
     /// # Errors
     /// The flush failed.
@@ -497,7 +499,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         if self.engine.in_flight() > 0 { Ok(false) } else { self.engine.flush() }
     }
 
-    /// Records that the due call on the target began at `begun_ns` and has just ended.
+    /// Records that the call that was due on the target began at `begun_ns` and has just ended.
     pub fn called(&mut self, begun_ns: u64) {
         self.now_ns = self.clock.now_ns();
         self.last_reap_ns = self.now_ns;
@@ -517,7 +519,8 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         &self.sample
     }
 
-    /// Ends the replay and returns the sample and the engine. Drop the engine after measuring.
+    /// Ends the replay and returns the sample and the engine. Drop the engine only after the meters
+    /// have been read, so that its teardown is not measured.
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
         (self.sample, self.engine)
@@ -535,7 +538,6 @@ mod tests {
     use ioengine::{EngineKind, HostTarget};
     use proptest::prelude::*;
 
-    /// A replay source with all requests in memory.
     #[derive(Debug)]
     struct InMemory(Vec<Result<ReplayRequest, String>>);
 
@@ -582,8 +584,9 @@ mod tests {
         }
     }
 
-    /// Replays requests on a single server with this service time. A flush takes 500 ns. Returns
-    /// the sample and the start time of each service.
+    /// Replays requests on a simulated device that serves one request at a time, each in
+    /// `service_ns`. Calls on the target take 500 ns. Returns the sample and the time at which each
+    /// service began.
     fn replayed(
         requests: Vec<Result<ReplayRequest, String>>,
         pace: Pace,
@@ -618,7 +621,7 @@ mod tests {
                     replayer.called(begun_ns);
                 }
                 State::Running => {}
-                // The stepper sleeps until the next completion, which is not known here.
+                // The time of the next completion is not known here, so time advances by 1 ns.
                 State::Waiting => clock.sleep_until(clock.now_ns() + 1),
             }
         }
@@ -644,7 +647,7 @@ mod tests {
     fn as_many_requests_stay_outstanding_as_the_program_had() {
         let requests = (0..8).map(|at: u32| Ok(request(0, 0, Some(at.min(2))))).collect();
         let (sample, _) = replayed(requests, Pace::Fast, 4, 100).unwrap();
-        // With three requests in a single server, each request waits for the two earlier requests.
+        // Three requests share the device, so each request takes three service times.
         assert_eq!(sample.latency().quantile(1.0), Some(300));
         assert_eq!(sample.end_ns, 800);
     }
@@ -677,8 +680,8 @@ mod tests {
 
     #[test]
     fn completions_are_taken_as_the_program_took_them() {
-        // Four requests are issued at once. Each further request waits for one completion, then
-        // computes for 30 ns, while the device completes one request every 10 ns.
+        // Four requests are issued at once. Before each further request, the program waits for one
+        // completion and then computes for 30 ns. The device completes one request every 10 ns.
         let first = (0..4).map(|at| Ok(request(0, 0, Some(at))));
         let requests: Vec<_> = first.chain((0..4).map(|_| Ok(request(0, 30, Some(3))))).collect();
         let of = |takes_only_awaited| {
@@ -711,7 +714,7 @@ mod tests {
         let long = ReplayRequest { bytes: 10_000, offset: 100, ..request(0, 0, Some(0)) };
         let (sample, begun) = replayed(vec![Ok(long)], AS_RECORDED, 1, 100).unwrap();
         assert_eq!(begun.len(), 3);
-        // The request is widened to whole granules of 512 bytes, from offset 0 to 10,240.
+        // Bytes 100 to 10,100 are widened to whole granules of 512 bytes: bytes 0 to 10,240.
         assert_eq!((sample.requests(), sample.bytes()), (1, 10_240));
         assert_eq!((sample.short_transfers, sample.latency().quantile(0.5)), (0, Some(300)));
     }

@@ -1,10 +1,13 @@
-//! Runs a plan with one thread per worker, a common start, and one measurement window.
+//! Runs the workers of a plan, each in its own thread. All workers start together and have the same
+//! measurement window.
 //!
 //! Every worker builds its engine and touches its buffers before the common start. The calling
-//! thread reads CPU time and device counters twice: just before the first request (or at the end of
-//! the warm-up), and after the last worker has finished but before any engine is dropped. Set-up
-//! and teardown are therefore not counted. If a worker cannot start, fails or panics, the run ends
-//! with an error, and the other threads do not wait for this worker.
+//! thread reads CPU time and device counters just before the first request (or at the end of the
+//! warm-up), and again after the last worker has finished. Engines are dropped only after that.
+//! Set-up and teardown are therefore not measured.
+//!
+//! If a worker cannot start, fails or panics, the run ends with an error, and the other threads do
+//! not wait for this worker.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -48,17 +51,18 @@ pub struct Progress {
 
 /// How the caller controls a running trial.
 pub struct Control<'a> {
-    /// Flag that ends the trial early when it is set. The measurements made until then are kept.
+    /// Flag that the caller sets to end the trial early. The measurements made until then are kept.
     pub stop: &'a AtomicBool,
-    /// Callback for progress reports. [`run`] calls it about ten times a second, in its own thread.
+    /// Callback for progress reports. [`run`] calls it about ten times a second, in the thread that
+    /// called [`run`].
     pub on_progress: &'a mut dyn FnMut(Progress),
     /// Callback that is called once when all workers are ready. It returns the time at which the
-    /// workers start (ns of the clock), so that several processes can start together, or an error
-    /// if the workers must not start. None if the workers start at once.
+    /// workers start (ns of the clock), so that several processes can start together. If it returns
+    /// an error, the run fails. None if the workers start at once.
     pub start: Option<&'a mut dyn FnMut() -> Result<u64, Error>>,
 }
 
-/// The progress of one worker. The alignment avoids false sharing of cache lines.
+/// The progress of one worker. The alignment keeps workers from writing to the same cache line.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct WorkerProgress {
@@ -170,7 +174,7 @@ struct Reading {
 }
 
 /// Runs a plan on each of the targets and merges the workers' samples. Every target gets all
-/// workers of the plan, and an equal share of an open loop's rate.
+/// workers of the plan. The rate of an open loop is divided equally among the targets.
 ///
 /// # Errors
 /// If an engine cannot be created or cannot continue. Failed requests are not errors. They are
@@ -230,9 +234,9 @@ where
     Ok(sample)
 }
 
-/// Returns the plans of the workers on all targets, each with the index of its target. Each plan is
-/// a copy of a worker's plan in which the runner sets the worker's number, CPU, target and shared
-/// cursor, and reduces the rate to the target's share.
+/// Copies the plan's workers for each target, and returns each copy with the index of its target.
+/// Sets the number, CPU, target and cursor of each copy, and divides the rate of an open loop among
+/// the targets.
 pub(crate) fn worker_plans(plan: &Plan, targets: usize) -> Vec<(usize, WorkerPlan)> {
     let cpus = &plan.workload.cpus;
     let mut all = Vec::new();
@@ -262,8 +266,8 @@ fn rate_of(rate: Rate, target: usize, targets: usize) -> Rate {
     Rate { requests_per_s: rate.requests_per_s / count, process }
 }
 
-/// Returns the sum of the counters of all devices on which the targets are. A device with several
-/// targets is counted once. None if any target has no counters.
+/// Returns the sum of the counters of the targets' devices. A device with several targets is
+/// counted once. None if any target has no counters.
 pub(crate) fn counters_of<T: Target>(targets: &[&T]) -> Option<DeviceCounters> {
     let mut seen = Vec::new();
     let mut sum: Option<DeviceCounters> = None;
@@ -379,8 +383,8 @@ fn supervise<C: Clock>(
     Readings { before, after, became_steady: watch.found }
 }
 
-/// Returns the start time that the caller chooses. None if the workers start at once, or if they
-/// must not start.
+/// Asks the caller for the start time. None if the workers start at once, or if the caller returns
+/// an error.
 fn agreed_start(shared: &Shared<'_>, control: &mut Control<'_>) -> Option<u64> {
     match control.start.as_mut()?() {
         Ok(start_ns) => Some(start_ns),
@@ -398,8 +402,7 @@ fn progress_of(progress: &[WorkerProgress], elapsed_ns: u64) -> Progress {
     Progress { elapsed_ns, bytes: sum(|t| &t.bytes), requests: sum(|t| &t.requests) }
 }
 
-/// Records the rate of each second, and decides when the rates are steady or when the maximum wait
-/// is over.
+/// Computes the rate of each second, until the rates are steady or the maximum wait is over.
 pub(crate) struct SteadyWatch {
     rule: Option<Steady>,
     from_ns: u64,
@@ -419,8 +422,8 @@ impl SteadyWatch {
         self.rule.is_some() && self.found.is_none()
     }
 
-    /// Adds the rate of the last second if that second is complete. Returns true if the wait for a
-    /// steady rate has just ended.
+    /// Adds a rate if at least one second has passed since the last rate. Returns true if the wait
+    /// for a steady rate has just ended.
     pub(crate) fn is_over(&mut self, now_ns: u64, bytes: u64) -> bool {
         let Some(rule) = self.rule.filter(|_| self.found.is_none()) else { return false };
         if now_ns < self.last_ns + STEADY_INTERVAL_NS {
@@ -439,8 +442,8 @@ impl SteadyWatch {
     }
 }
 
-/// Runs a worker from its set-up to its final flush. Returns its sample and its engine. The caller
-/// must not drop the engine before the meters have been read. None if the worker cannot continue.
+/// Runs a worker from its set-up to its final flush. Returns its sample and its engine, or None if
+/// the worker failed. The caller must not drop the engine before the meters have been read.
 fn work<T: Target, C: Clock + Copy, L: ThreadLoad<C, Engine = T::Engine>>(
     job: &Job<'_, T, C>,
     shared: &Shared<'_>,
@@ -486,7 +489,7 @@ fn work<T: Target, C: Clock + Copy, L: ThreadLoad<C, Engine = T::Engine>>(
         shared.end.store(true, Ordering::Relaxed);
     }
     let (mut sample, mut engine) = worker.finish();
-    // A stop request skips the flush, because flushing gigabytes could take long.
+    // If the trial is stopped, the flush is skipped, because flushing gigabytes could take long.
     let flush = job.workload.flush_at_end && job.workload.writes() && !shared.stopping();
     if flush {
         sample.accepted_ns = Some(sample.end_ns);

@@ -12,20 +12,20 @@ use crate::content::Mismatch;
 /// merged and the interval length doubles, so that memory does not grow with the length of a run.
 pub const INTERVALS_MAX: usize = 1024;
 
-/// Counts and latencies of one direction: all reads or all writes.
+/// Counts and latencies of all reads, or of all writes.
 #[derive(Clone, Debug, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct OperationSample {
-    /// Number of bytes that these requests transferred.
+    /// Number of bytes transferred.
     pub bytes: u64,
     /// Number of completed requests.
     pub requests: u64,
-    /// Latencies (ns): the time from submission (in an open loop, from the time when the request
-    /// was due) until the completion is reaped.
+    /// Latencies (ns). A latency begins when the request is submitted, or in an open loop when the
+    /// request is due. It ends when the completion is reaped.
     pub latency: Histogram,
 }
 
-/// One interval of the series.
+/// Counts of one interval of a [`Series`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Interval {
@@ -52,7 +52,8 @@ impl Series {
         Series { interval_ns: interval_ns.max(1), intervals }
     }
 
-    /// Adds counts to the interval that contains the time `since_start_ns` after the start.
+    /// Adds counts to the interval that contains the time `since_start_ns`, counted from the start
+    /// of the measured phase.
     pub fn add(&mut self, since_start_ns: u64, bytes: u64, requests: u64) {
         while since_start_ns / self.interval_ns >= INTERVALS_MAX as u64 {
             self.join_pairs();
@@ -97,12 +98,11 @@ impl Series {
 
 /// The rate of a closed loop while its queue is full.
 ///
-/// The rate over a whole trial would be too low. At the start the queue fills, and a parallel
-/// device completes nothing until the latency of one request has passed. At the end the queue
-/// drains, and the last requests run at decreasing depth. This window excludes the start and the
-/// end. A turn of the queue is a number of completions that equals the number of slots. The window
-/// begins after at least one turn, ends before the first slot stays empty, and consists of whole
-/// turns, because some devices complete requests in groups.
+/// The rate over a whole trial is lower. At the start, a parallel device completes nothing until
+/// the latency of one request has passed. At the end, the last requests run at decreasing queue
+/// depth. The window excludes both phases. A turn is a sequence of as many completions as the queue
+/// has slots. The window begins after at least one turn and ends before the first slot stays empty.
+/// It consists of whole turns, because some devices complete requests in groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FullQueue {
@@ -116,8 +116,8 @@ pub struct FullQueue {
     pub requests_per_s: f64,
 }
 
-/// The windows of two workers are combined only if their overlap is at least this fraction of the
-/// longer window.
+/// Minimum overlap of the windows of two workers, as a fraction of the longer window. With less
+/// overlap, the windows are not combined.
 const COMMON_SHARE: f64 = 0.98;
 
 impl FullQueue {
@@ -160,7 +160,7 @@ pub struct Failure {
 /// An entry of the request log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoggedRequest {
-    /// Number of the worker that issued the request. Workers are numbered over all targets.
+    /// Number of the worker that issued the request. Workers are numbered across all targets.
     pub worker: u32,
     /// Whether the request was a read or a write.
     pub op: Op,
@@ -180,17 +180,18 @@ pub struct LoggedRequest {
 #[derive(Clone, Debug)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Sample {
-    /// Counts and latencies of reads and of writes, in the order of [`Op`].
+    /// Counts and latencies of reads (index 0) and of writes (index 1).
     pub operations: [OperationSample; 2],
     /// Start of the measured phase (ns of the clock).
     pub start_ns: u64,
-    /// When the last write completed, before the final flush (ns of the clock). None without a
-    /// final flush.
+    /// Time at which the last write completed, before the final flush (ns of the clock). None if
+    /// there was no final flush.
     pub accepted_ns: Option<u64>,
     /// End of the measured phase, including the final flush (ns of the clock).
     pub end_ns: u64,
-    /// The window in which the queue was full. None unless the trial is a closed loop without
-    /// pauses and flushes, at a depth above 1, and ran long enough.
+    /// The window in which the queue was full. None for open loops and replays, and for workloads
+    /// with depth 1, think time or periodic flushes. Also None if the trial is too short, or if the
+    /// windows of the workers overlap too little.
     pub full_queue: Option<FullQueue>,
     /// Durations of the periodic flushes (ns).
     pub flushes: Histogram,
@@ -202,9 +203,9 @@ pub struct Sample {
     pub short_transfers: u64,
     /// Number of times that a request was submitted again after EAGAIN or EINTR.
     pub retries: u64,
-    /// Number of requests that were already complete when the call that submitted them returned,
-    /// with no request left in flight. If this is most requests, the device rarely has more
-    /// requests than one call submits, even if the queue depth is larger.
+    /// Number of requests that were complete when the call that submitted them returned. Only calls
+    /// that leave no request in flight count. If most requests are counted here, the device rarely
+    /// has more requests than one call submits, even if the queue depth is larger.
     pub at_once: u64,
     /// Number of requests of an open loop that were due before the end but never issued.
     pub never_issued: u64,
@@ -226,7 +227,8 @@ pub struct Sample {
     pub log_lost: u64,
     /// Completed bytes and requests over time.
     pub series: Series,
-    /// CPU time of the measured phase. Zero in the sample of a single worker.
+    /// CPU time of the measured phase, of all workers together. Zero in the sample of a single
+    /// worker.
     pub cpu: CpuUsage,
     /// Increase of the device counters during the measured phase. None if the counters are unknown.
     pub device: Option<DeviceCounters>,
@@ -315,15 +317,15 @@ impl Sample {
         self.end_ns.saturating_sub(self.start_ns)
     }
 
-    /// Returns the time from the start to the last completed write (ns). None if there was no final
-    /// flush.
+    /// Returns the time from the start of the measured phase to the last completed write (ns). None
+    /// if there was no final flush.
     pub fn accepted_after_ns(&self) -> Option<u64> {
         self.accepted_ns.map(|at| at.saturating_sub(self.start_ns))
     }
 
     /// Returns the throughput while the queue was full (bytes per second). If the queue was never
-    /// full for long enough, or a final flush follows, returns the throughput of the whole measured
-    /// phase.
+    /// full for long enough, or if there was a final flush, returns the throughput of the whole
+    /// measured phase.
     pub fn bytes_per_s(&self) -> f64 {
         let full = self.full_queue.filter(|_| self.accepted_ns.is_none());
         full.map_or_else(|| per_second(self.bytes(), self.elapsed_ns()), |full| full.bytes_per_s)

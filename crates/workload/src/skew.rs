@@ -1,12 +1,14 @@
 //! Skewed random draws of blocks and request sizes.
 //!
 //! The mean time of a draw is bounded for any region size, and a draw needs no memory per block.
-//! Zipf's law uses rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996): the
-//! continuous distribution is inverted and rounded, and the rare draws that would over-represent a
-//! block are rejected. As in fio, the distribution called Pareto is the self-similar law of Gray,
-//! Sundaresan, Englert, Baclawski and Weinberger (Quickly Generating Billion-Record Synthetic
-//! Databases, SIGMOD 1994). Zipf and Pareto draw the popularity rank of a block. A bijection maps
-//! ranks to blocks, so that popular blocks are scattered and each rank has exactly one block.
+//! Zipf's law uses rejection-inversion (Hörmann and Derflinger, ACM TOMACS 6(3), 1996): a number is
+//! drawn from a continuous distribution and rounded to a rank. The rare draws that would make a
+//! rank too frequent are rejected. As in fio, the distribution called Pareto is the self-similar
+//! law of Gray, Sundaresan, Englert, Baclawski and Weinberger (Quickly Generating Billion-Record
+//! Synthetic Databases, SIGMOD 1994).
+//!
+//! Zipf and Pareto draw the popularity rank of a block. A one-to-one mapping of ranks to blocks
+//! scatters the popular blocks over the region.
 
 use crate::random::{Permutation, Stream};
 use crate::spec::{Distribution, SizeShare, Zone};
@@ -35,10 +37,10 @@ pub struct Span {
 }
 
 impl Skew {
-    /// Creates a generator of blocks in `0..blocks`, where `blocks` is at least 1. `seed` is the
-    /// seed of the draws. The seed `places` determines which blocks are popular, so workers with
-    /// the same `places` have the same popular blocks. Returns None for an even distribution, for
-    /// which the caller uses a permutation.
+    /// Creates a generator of blocks in `0..blocks`, where `blocks` is at least 1. `seed`
+    /// determines the draws. `places` determines which blocks are popular: workers with the same
+    /// `places` have the same popular blocks. Returns None for an even distribution, for which the
+    /// caller uses a permutation.
     pub fn new(distribution: &Distribution, blocks: u64, seed: u64, places: u64) -> Option<Skew> {
         let kind = match distribution {
             Distribution::Even => return None,
@@ -56,8 +58,8 @@ impl Skew {
         Some(Skew { stream: Stream::new(seed), kind })
     }
 
-    /// Draws the next block. This function is not inlined, so that the loop for all other patterns
-    /// stays small.
+    /// Draws the next block. This function is not inlined, to keep the code of the other patterns
+    /// small.
     #[inline(never)]
     pub fn next_index(&mut self) -> u64 {
         match &self.kind {
@@ -98,8 +100,8 @@ impl Zipf {
         Zipf { low: kind.area(1.5) - 1.0, high: kind.area(kind.count + 0.5), ..kind }
     }
 
-    /// Returns the relative popularity of a rank. Here, the most popular rank is 1, and its
-    /// popularity is 1.
+    /// Returns the popularity of a rank, relative to the most popular rank. Ranks are counted from
+    /// 1 here.
     fn height(&self, rank: f64) -> f64 {
         rank.powf(-self.theta)
     }
@@ -123,8 +125,8 @@ impl Zipf {
         loop {
             let area = self.high + stream.unit() * (self.low - self.high);
             let rank = self.inverse(area).round().clamp(1.0, self.count);
-            // Only the right part of the rank's interval is accepted: the part whose area equals
-            // the rank's height.
+            // Draws in the left part of the rank's interval are rejected, so that the area of the
+            // rest equals the rank's height.
             if area >= self.area(rank + 0.5) - self.height(rank) {
                 return rank as u64 - 1;
             }
@@ -189,8 +191,8 @@ impl Sizes {
         (!bytes.is_empty()).then(|| Sizes { stream: Stream::new(seed), shares, bytes })
     }
 
-    /// Draws the size of the next request (bytes). This function is not inlined, so that the loop
-    /// for fixed sizes stays small.
+    /// Draws the size of the next request (bytes). This function is not inlined, to keep the code
+    /// for fixed sizes small.
     #[inline(never)]
     pub fn draw(&mut self) -> u32 {
         self.bytes[self.shares.draw(&mut self.stream)]
@@ -204,10 +206,9 @@ mod tests {
 
     const DRAWS: usize = 20_000;
 
-    /// Computes the Kolmogorov-Smirnov statistic: the largest difference between the share of drawn
-    /// numbers below a number and the expected share (`below`), times the square root of the number
-    /// of draws. For integers, the statistic exceeds 3.0 by chance in fewer than one in ten million
-    /// samples.
+    /// Computes the Kolmogorov-Smirnov statistic of `DRAWS` drawn numbers. `below` returns the
+    /// expected share of numbers that are less than its argument. For integers, the statistic
+    /// exceeds 3.0 by chance in fewer than one in ten million samples.
     fn ks_statistic(mut draw: impl FnMut() -> u64, count: u64, below: impl Fn(u64) -> f64) -> f64 {
         let mut drawn: Vec<u64> = (0..DRAWS).map(|_| draw()).collect();
         drawn.sort_unstable();

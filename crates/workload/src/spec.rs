@@ -39,9 +39,9 @@ pub enum Distribution {
         /// Exponent of the law, above 0.
         theta: f64,
     },
-    /// A fraction `h` of the blocks gets the fraction `1 - h` of the accesses, and the same holds
-    /// recursively within that fraction (80/20 is `h` = 0.2). Popular blocks are scattered over the
-    /// region.
+    /// A fraction `h` of the blocks gets the fraction `1 - h` of the accesses, and the same rule
+    /// applies recursively within these blocks. For example, `h` = 0.2 is the 80/20 rule. Popular
+    /// blocks are scattered over the region.
     Pareto {
         /// Fraction of popular blocks, between 0 and 1.
         h: f64,
@@ -142,15 +142,17 @@ pub struct Steady {
     /// Maximum wait for a steady rate (ns). After this time the measurement starts anyway and is
     /// marked as unsteady.
     pub wait_ns: u64,
-    /// Maximum difference between the rates of a window, as a fraction of their mean.
+    /// Maximum difference between the highest and the lowest rate in a window, as a fraction of the
+    /// mean rate.
     pub excursion: f64,
-    /// Maximum change of a line fitted to the rates, from the start to the end of the window, as a
-    /// fraction of the mean rate.
+    /// Maximum rise or fall, over a window, of a straight line that is fitted to the rates. This is
+    /// a fraction of the mean rate.
     pub slope: f64,
 }
 
 impl Default for Steady {
-    /// Returns the limits of the specification: five rounds, 20% excursion, 10% slope.
+    /// Returns the limits of the specification (five rounds, 20% excursion, 10% slope) and a
+    /// maximum wait of 600 s.
     fn default() -> Self {
         Steady { window: 5, wait_ns: 600_000_000_000, excursion: 0.2, slope: 0.1 }
     }
@@ -164,12 +166,12 @@ pub enum Content {
     Random,
     /// Only zeros.
     Zero,
-    /// Self-describing blocks with a checksum, which reads verify.
+    /// Blocks with a header and a checksum, which reads verify.
     Verified,
 }
 
-/// Periodic flushes, like the commits of a database. After a number of writes, a thread waits until
-/// they are complete, flushes, and continues.
+/// Periodic flushes, like the commits of a database. After every `writes` writes, a thread waits
+/// for their completion, flushes, and continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FlushEvery {
     /// Number of writes of one thread between two flushes, at least 1.
@@ -199,25 +201,25 @@ pub struct Workload {
     pub read_percent: u8,
     /// Size of each request, or of the largest request if `request_sizes` is not empty (bytes).
     pub request_bytes: u32,
-    /// Request sizes, from which one is drawn for each request. Empty if all requests have the size
-    /// `request_bytes`.
+    /// Request sizes and their shares. The size of each request is drawn from these sizes. Empty if
+    /// all requests have the size `request_bytes`.
     pub request_sizes: Vec<SizeShare>,
     /// Queue depth of each thread.
     pub depth: u32,
     /// Number of threads.
     pub threads: u32,
-    /// Recorded requests of a program, which are replayed instead of generated requests. The
-    /// pattern, sizes and arrivals of the workload then only describe the recording.
-    /// `request_bytes` is the size of a slot, `depth` the number of slots, and `threads` the number
-    /// of workers. None if requests are generated.
+    /// Recorded requests of a program, which are replayed. None if requests are generated. In a
+    /// replay, the pattern, sizes and arrivals of the workload only describe the recording.
+    /// `request_bytes` is the size of a slot, `depth` is the number of slots, and `threads` is the
+    /// number of workers.
     pub replay: Option<Replay>,
     /// Offset of the region in the target (bytes).
     pub region_offset: u64,
     /// Length of the region (bytes).
     pub region_bytes: u64,
-    /// Offset within a thread's part of the region at which its sequential requests start (bytes).
+    /// Offset at which sequential requests start, within the thread's part of the region (bytes).
     /// The offset is rounded down to whole requests. At the end of the part, the requests continue
-    /// at its beginning. Interlocked threads and strided patterns ignore this offset.
+    /// at the beginning of the part. Interlocked threads and strided patterns ignore this offset.
     pub start_bytes: u64,
     /// How threads share the region.
     pub placement: Placement,
@@ -230,18 +232,18 @@ pub struct Workload {
     /// Time after which the trial stops, counted from the end of the warm-up (ns). None for no
     /// limit.
     pub limit_ns: Option<u64>,
-    /// Criterion for a steady rate. The warm-up is extended until the rate meets it. None if the
-    /// warm-up has a fixed length.
+    /// Criterion for a steady rate. The warm-up is extended until the rate meets this criterion.
+    /// None if the warm-up has a fixed length.
     pub steady: Option<Steady>,
-    /// Length of the warm-up at the start, which is not measured (ns).
+    /// Length of the warm-up, which is not measured (ns).
     pub warm_up_ns: u64,
     /// Content of the blocks that are written.
     pub content: Content,
     /// Record of the blocks that verified writes have written. Verified reads read and check only
-    /// these blocks. If there is no record (None), verified reads check everything they read.
+    /// these blocks. None if there is no record: verified reads then check every block that they
+    /// read.
     pub written: Option<Arc<Written>>,
-    /// Whether to flush (fsync) after the last write. The duration of the flush counts in the
-    /// trial.
+    /// Whether to flush (fsync) after the last write. The flush is part of the trial's duration.
     pub flush_at_end: bool,
     /// Periodic flushes. None if there are no flushes between writes.
     pub flush_every: Option<FlushEvery>,
@@ -333,13 +335,13 @@ impl Workload {
         sizes.min().unwrap_or(self.request_bytes)
     }
 
-    /// Returns true if any request writes.
+    /// Returns true if the workload contains writes.
     pub fn writes(&self) -> bool {
         self.read_percent < 100
     }
 
-    /// Returns true if `depth` requests are outstanding all the time, as in a closed loop without
-    /// pauses and flushes.
+    /// Returns true if `depth` requests are outstanding at all times. This is the case in a closed
+    /// loop that has no pauses and no periodic flushes and is not a replay.
     pub fn keeps_queue_full(&self) -> bool {
         self.replay.is_none()
             && self.arrival == Arrival::Closed

@@ -1,4 +1,4 @@
-//! The state of a worker after a step, and the calls on a target that the worker requests from its
+//! The state of a worker after a step, and the calls on the target that the worker leaves to its
 //! caller.
 
 use ioengine::Hint;

@@ -1,8 +1,8 @@
 //! Runs a plan in simulated time.
 //!
-//! One thread steps all workers. When all workers wait, virtual time advances until a worker has
-//! completions or an event is due. A run is therefore exact and gives identical results every time.
-//! It measures the same quantities in the same way as [`crate::runner`].
+//! One thread steps all workers. When all workers wait, virtual time advances to the next
+//! completion or event. Every run of a plan gives identical results. The measured quantities are
+//! those of [`crate::runner`].
 
 use std::sync::atomic::Ordering;
 
@@ -164,15 +164,15 @@ where
     Ok(samples.into_iter().zip(streams).map(of).collect())
 }
 
-/// Returns the error for a stream with a warm-up. All streams must be measured from the common
-/// start.
+/// Returns the error for a plan with a warm-up. Plans that run together must be measured from the
+/// common start.
 fn no_warm_up_error() -> ioengine::Error {
     let what = "streams that run at the same time cannot have a warm-up";
     ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("remove the warm-up")
 }
 
-/// Steps all workers until they finish. Calls `look` after each advance of virtual time, and at
-/// `due_ns` at the latest. `look` returns the next value of `due_ns`.
+/// Steps all workers until they finish. Calls `look` after each advance of virtual time, which
+/// never advances beyond `due_ns`. `look` returns the next `due_ns`.
 fn drive<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
     all: &mut [Stepped<'_, T, L>],
     first_engine: u32,

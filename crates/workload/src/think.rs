@@ -1,8 +1,8 @@
 //! Think time: each slot pauses before its next request, like an interactive user.
 //!
 //! With n slots, response time R and pause Z, the throughput is n / (R + Z) (the interactive
-//! response time law). All pauses have the same length, so slots return in the order in which they
-//! paused, and a FIFO queue suffices.
+//! response time law). All pauses have the same length, so they end in the order in which they
+//! began, and a FIFO queue suffices.
 
 use std::collections::VecDeque;
 
@@ -40,7 +40,7 @@ impl Thinking {
         true
     }
 
-    /// Moves the slots whose pause is over to `free`.
+    /// Adds the slots whose pause is over to `free`.
     #[inline]
     pub fn wake(&mut self, now_ns: u64, free: &mut Vec<u32>) {
         while let Some(&(until_ns, slot)) = self.pausing.front()

@@ -1,5 +1,5 @@
-//! The common interface of the threads of a trial, whether they generate a load or replay a
-//! recorded load. [`crate::runner`] and [`crate::stepper`] drive the threads through this
+//! The common interface of workers, which generate a load, and replayers, which replay a recorded
+//! load. [`crate::runner`] and [`crate::stepper`] run the threads of a trial through this
 //! interface.
 
 use ioengine::{Clock, Engine, Error as EngineError, Target};
@@ -23,7 +23,8 @@ pub(crate) trait ThreadLoad<C>: Sized {
         workload: &Workload,
         plan: &WorkerPlan,
     ) -> Result<Self, Error>;
-    /// Starts the load at `start_ns`. Requests that complete before `measure_from_ns` are warm-up.
+    /// Starts the load at `start_ns`. Requests that complete before `measure_from_ns` belong to the
+    /// warm-up and are not measured.
     fn start(
         &mut self,
         start_ns: u64,
@@ -39,10 +40,11 @@ pub(crate) trait ThreadLoad<C>: Sized {
     fn wake_up_ns(&mut self, now_ns: u64) -> u64;
     /// Returns true if a request exceeds the hang limit.
     fn is_hung(&self) -> bool;
-    /// Makes earlier writes durable and returns true, if the engine can do so. Otherwise returns
-    /// false, and the caller must flush the target.
+    /// Flushes with the engine and returns true. Returns false if the engine cannot flush. The
+    /// caller must then flush the target.
     fn flush(&mut self) -> Result<bool, EngineError>;
-    /// Records that the due call on the target has been made. The call began at `begun_ns`.
+    /// Records that the call that was due on the target has been made. The call began at
+    /// `begun_ns`.
     fn called(&mut self, begun_ns: u64);
     /// Returns the measurements so far.
     fn sample(&self) -> &Sample;

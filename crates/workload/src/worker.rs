@@ -1,17 +1,17 @@
-//! The state machine of one thread, which prepares, submits and reaps requests until a trial ends.
+//! A worker is a state machine that prepares, submits and reaps the requests of one thread.
 //!
-//! A worker is generic over [`Engine`] and [`Clock`], so it does not know whether it runs on a
-//! device or in a simulation. Each [`Worker::step`] makes one call into the engine. A step does not
-//! allocate, lock or print. It reads the clock twice: just before a batch is submitted (the
-//! submission time of all requests in the batch) and just after completions were returned.
+//! A worker is generic over [`Engine`] and [`Clock`], so the same code runs on devices and in
+//! simulations. Each [`Worker::step`] makes at most one call into the engine, and does not
+//! allocate, lock or print. It reads the clock before the call and after it. The first time is the
+//! submission time of all requests in the batch.
 //!
-//! Free slots are refilled at once, but with a small batch of requests per call (`BatchSize`). The
-//! device can then start on one request while the next is prepared. With large batches, the block
-//! layer could merge neighbouring requests into requests larger than the size to be measured. The
-//! batches grow, up to the depth, only if all requests complete within the submitting call.
+//! Free slots are refilled at once, but each call submits only a few requests (`BatchSize`). The
+//! device can then start on one request while the next is prepared, and the block layer does not
+//! merge neighbouring requests. The batches grow, up to the queue depth, only if all requests
+//! complete within the submitting call.
 //!
-//! Incomplete results are handled here, for all engines. A short transfer is continued. A request
-//! that fails with EAGAIN or EINTR is submitted again, a limited number of times. Any other failure
+//! The worker also handles incomplete results, for all engines. It continues short transfers. It
+//! retries a request that fails with EAGAIN or EINTR, a limited number of times. Any other failure
 //! is counted and ends the run.
 
 use ioengine::{Clock, Completion, Engine, Error as EngineError, Op, Request};
@@ -32,20 +32,20 @@ pub use crate::state::{State, TargetCall};
 use crate::think::Thinking;
 use crate::written::{Expectations, Expected, Marker};
 
-/// Maximum wait of one step (ns). This limit ensures that a stop request is noticed soon.
+/// Maximum time for which one step waits (ns). A longer wait would delay a stop of the trial.
 pub(crate) const TICK_NS: u64 = 50_000_000;
-/// Time after which a request counts as hung (ns). Does not apply if a time limit will end the
-/// trial or if the engine enforces its own timeout.
+/// Time after which a request counts as hung (ns). Not used if a time limit will end the trial or
+/// if the engine has its own timeout.
 pub(crate) const HANG_NS: u64 = 60_000_000_000;
-/// Maximum time for which an open loop still issues overdue requests after its end (ns).
+/// Maximum time after the end of a trial in which an open loop still issues overdue requests (ns).
 const BACKLOG_NS: u64 = 10_000_000_000;
-/// Maximum count of requests that were due but never issued. Counting stops here, because the rate
-/// was then far out of reach.
+/// Maximum count of requests that were due but never issued. Counting stops there, because the
+/// requested rate is then far out of reach.
 const OWED_MAX: u64 = 10_000_000;
-/// Maximum number of times that a request is submitted again after EAGAIN or EINTR.
+/// Maximum number of retries of a request after EAGAIN or EINTR.
 pub(crate) const RETRIES_MAX: u32 = 10_000;
 
-/// Constant that derives the seed of request sizes from the worker's seed.
+/// Value that is mixed into the worker's seed to get the seed of the request sizes.
 const SIZE_SEED: u64 = 0x512E;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ enum Phase {
     Drain,
 }
 
-/// The current or the last request of a slot.
+/// The request of a slot. If `in_flight` is false, the request is complete.
 #[derive(Clone, Copy, Debug)]
 struct Outstanding {
     stamp_ns: u64,
@@ -76,7 +76,7 @@ struct CompletionRun {
     bytes: u64,
 }
 
-/// The state machine of one thread, which prepares, submits and reaps requests until a trial ends.
+/// A state machine that prepares, submits and reaps the requests of one thread in a trial.
 #[derive(Debug)]
 pub struct Worker<E, C> {
     engine: E,
@@ -87,8 +87,8 @@ pub struct Worker<E, C> {
     thinking: Option<Thinking>,
     sizes: Option<Sizes>,
     log: Option<Log>,
-    /// Whether the workload has one request size and no pauses, log, zones or expectations. The
-    /// loop is compiled separately for this common case.
+    /// Whether the workload has one request size and no pauses, log, zones or `expectations`. A
+    /// separate loop is compiled for this common case.
     plain: bool,
     choice: Stream,
     read_percent: u8,
@@ -104,20 +104,20 @@ pub struct Worker<E, C> {
     /// Number of writes to issue before the next flush.
     writes_to_flush: u64,
     flushes_data_only: bool,
-    /// A free slot whose zone must be reset before the next write in it. None if no reset is due.
+    /// A free slot whose next write needs a zone reset first. None if no reset is due.
     reset_slot: Option<u32>,
-    /// Whether all slots write to one zone. The zone is reset only when no request is in flight.
+    /// Whether all slots write to the same zone, which is reset only when no request is in flight.
     shares_zone: bool,
     measure_from_ns: u64,
     limit_ns: u64,
     stopped_ns: u64,
-    /// Marks the blocks of verified writes as written.
+    /// Records the blocks of verified writes. None if the blocks are not recorded.
     marker: Option<Marker>,
-    /// What verified reads must find in each block. None if all blocks must be valid.
+    /// Expected content of each block for verified reads. None if all blocks must be valid.
     expectations: Option<Expectations>,
     end_ns: u64,
     phase: Phase,
-    /// Whether the trial was stopped early or failed, so that due requests are no longer issued.
+    /// Whether the trial was stopped or a request failed. Overdue requests are then not issued.
     cut_short: bool,
     now_ns: u64,
     last_reap_ns: u64,
@@ -133,7 +133,7 @@ pub struct Worker<E, C> {
 }
 
 impl<E: Engine, C: Clock> Worker<E, C> {
-    /// Creates a worker with its own engine, and fills the buffers for writes.
+    /// Creates a worker that submits its requests to `engine`, and fills the buffers for writes.
     pub fn new(mut engine: E, clock: C, workload: &Workload, plan: &WorkerPlan) -> Self {
         let slots = engine.slots();
         for slot in (0..slots).filter(|_| E::MOVES_DATA) {
@@ -199,7 +199,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Starts the worker at `start_ns`. Completions before `measure_from_ns` are warm-up.
+    /// Starts the trial at `start_ns`. Requests that complete before `measure_from_ns` are not
+    /// measured.
     pub fn start(
         &mut self,
         start_ns: u64,
@@ -216,14 +217,15 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.arrivals = plan.rate.map(|rate| Arrivals::new(start_ns, rate));
     }
 
-    /// Sets the end of the warm-up, and with it the end of the measured phase.
+    /// Sets the end of the warm-up. The time limit of the trial counts from there.
     #[inline]
     pub fn measure_from(&mut self, measure_from_ns: u64) {
         self.measure_from_ns = measure_from_ns;
         self.end_ns = measure_from_ns.saturating_add(self.limit_ns);
     }
 
-    /// Makes one call into the engine. If `stop` is true, issues no new requests.
+    /// Submits requests and processes completions, with at most one call into the engine. If `stop`
+    /// is true, no new requests are issued.
     ///
     /// # Errors
     /// If the I/O engine cannot continue, a request hangs, or a request completes twice.
@@ -261,7 +263,6 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.sample.submit_calls += u64::from(!self.batch.is_empty());
         let until = self.wake_up_ns(stamp_ns);
         self.done.clear();
-        // While slots are free, more requests are submitted before waiting.
         let wait = !self.has_more_to_issue();
         self.engine.submit_and_wait(&self.batch, u32::from(wait), Some(until), &mut self.done)?;
         self.now_ns = self.clock.now_ns();
@@ -297,8 +298,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.flush_is_due() && !self.cut_short && idle
     }
 
-    /// Returns the zone reset that is due. None if no reset is due, while requests wait to be
-    /// submitted, while requests to a shared zone are in flight, and when the trial is over.
+    /// Returns the zone reset to make now. None if no reset is due, if requests must be submitted
+    /// first (or completed, if slots share a zone), or if the trial is over.
     #[inline]
     fn reset_call(&self) -> Option<TargetCall> {
         let may_be_written = self.shares_zone && self.engine.in_flight() > 0;
@@ -308,8 +309,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         Some(TargetCall::ResetZone { offset, bytes })
     }
 
-    /// Records a call on the target that began at `begun_ns` and has just ended. The duration of
-    /// the call counts in the trial.
+    /// Records that a flush or zone reset for this worker began at `begun_ns` and has just ended.
+    /// Its duration is part of the trial.
     #[cold]
     pub fn called(&mut self, begun_ns: u64) {
         self.now_ns = self.clock.now_ns();
@@ -321,8 +322,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.writes_to_flush = self.flush_every;
     }
 
-    /// Makes the writes of this worker durable and returns true, if its engine can do so. Otherwise
-    /// returns false, and the caller must flush the target.
+    /// Makes the writes of this worker durable. Returns false if the engine cannot flush, so that
+    /// the caller must flush the target.
     ///
     /// # Errors
     /// If the flush fails.
@@ -340,12 +341,12 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         !time_will_end_it && self.outstanding.iter().any(overdue)
     }
 
-    /// Enters the next phase if the time, the byte limit, a failure or `stop` requires this.
+    /// Ends the current phase at its time or byte limit, after a failure, or if `stop` is true.
     #[inline]
     fn update_phase(&mut self, stop: bool) {
         if self.phase == Phase::WarmUp && (self.now_ns >= self.measure_from_ns || stop) {
             self.phase = Phase::Measure;
-            // Requests in flight complete in the measured phase, so their bytes count in it.
+            // Requests in flight complete in the measured phase and count towards its byte limit.
             let in_flight = self.outstanding.iter().filter(|request| request.in_flight);
             self.issued_bytes = in_flight.map(|request| u64::from(request.length)).sum();
             self.sample.restart(self.now_ns);
@@ -362,10 +363,10 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Returns true if an open loop must still issue requests that were due before its end. These
-    /// requests are issued late rather than dropped, so that a stall at the end of a trial counts
-    /// like any other stall. If the backlog takes longer than a quarter of the trial, the remaining
-    /// requests are only counted.
+    /// Returns true if an open loop must still issue requests that were due before the end of the
+    /// trial. They are issued late rather than dropped, so that a stall at the end counts like any
+    /// other stall. After a quarter of the trial's duration (at most 10 s), the remaining requests
+    /// are only counted.
     #[inline]
     fn has_backlog(&self) -> bool {
         let Some(arrivals) = self.arrivals.as_ref().filter(|_| !self.cut_short) else {
@@ -383,7 +384,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         closed && wanted && !self.free.is_empty() && !self.flush_is_due()
     }
 
-    /// Calls [`Worker::issue`] without inlining it. The loop for plain workloads thus stays small.
+    /// This function is not inlined, so that the loop for plain workloads stays small.
     #[inline(never)]
     fn issue_any(&mut self) {
         self.issue::<false>();
@@ -394,8 +395,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.reap::<false>()
     }
 
-    /// Adds new requests to the batch. An open loop adds all requests that are due and have a free
-    /// slot. A closed loop adds requests up to the batch size.
+    /// Adds new requests to the batch, as long as slots are free. An open loop adds all requests
+    /// that are due. A closed loop adds requests up to the batch size.
     #[inline]
     fn issue<const PLAIN: bool>(&mut self) {
         let room = if self.arrivals.is_some() { usize::MAX } else { self.batch_size.now };
@@ -463,8 +464,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         passes
     }
 
-    /// Returns the length of the next request. With varying sizes, the length is reduced at the
-    /// byte limit, so that no more bytes are moved than requested.
+    /// Returns the length of the next request. If sizes vary, the last request is shortened so that
+    /// the trial does not exceed its byte limit.
     fn draw_length(&mut self) -> u32 {
         let Some(sizes) = &mut self.sizes else { return self.request_bytes };
         let warming_up = self.phase == Phase::WarmUp;
@@ -486,7 +487,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Returns `Done`, or sleeps until a request is due. Called when no request is in flight.
+    /// Sleeps until a request is due, or returns `Done`. Called when no request is in flight.
     #[cold]
     fn idle(&mut self) -> State {
         let Some(due_ns) = self.due_ns().filter(|_| self.phase != Phase::Drain) else {
@@ -497,8 +498,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         State::Waiting
     }
 
-    /// Returns when the next request of an open loop is due or the next pause ends. None if the
-    /// next request waits for a completion.
+    /// Returns the time at which the next request of an open loop is due or the next pause of a
+    /// closed loop ends (ns). None if the next request must wait for a completion.
     #[inline]
     fn due_ns(&self) -> Option<u64> {
         match (&self.arrivals, &self.thinking) {
@@ -512,7 +513,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     #[inline]
     pub(crate) fn wake_up_ns(&self, now_ns: u64) -> u64 {
         let tick = now_ns + TICK_NS;
-        // In an open loop, a due request also needs a free slot. The end of a pause frees a slot.
+        // A due request of an open loop cannot be issued while no slot is free.
         let waits_for_slot = self.arrivals.is_some() && self.free.is_empty();
         let may_issue = self.phase != Phase::Drain && !self.flush_is_due() && !waits_for_slot;
         match self.due_ns() {
@@ -577,7 +578,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         Ok(())
     }
 
-    /// Logs a finished request. Frees its slot, or lets the slot pause.
+    /// Logs a finished request. Frees its slot, or starts the pause after which the slot is free.
     fn release_slot(&mut self, slot: u32, failed: bool) {
         if let Some(log) = &mut self.log {
             let Outstanding { op, offset, length, .. } = self.outstanding[slot as usize];
@@ -609,8 +610,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
             outstanding.moved += completion.result as u32;
             self.sample.short_transfers += 1;
         } else if transient && self.cut_short {
-            // The trial was stopped and the device is busy, so the request is abandoned and not
-            // counted.
+            // The trial was stopped, so the request is neither retried nor counted.
             outstanding.in_flight = false;
             self.release_slot(completion.slot, true);
             return;
@@ -648,7 +648,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.sample.first_damage = self.sample.first_damage.or(checked.first);
     }
 
-    /// Returns the clock's time just after the last call into the engine or the last sleep (ns).
+    /// Returns the time at the end of the last call or sleep (ns).
     pub fn now_ns(&self) -> u64 {
         self.now_ns
     }
@@ -658,7 +658,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         &self.sample
     }
 
-    /// Counts the requests of an open loop that were due before its end but never issued.
+    /// Counts the requests of an open loop that were due before the trial's end but never issued.
     fn count_never_issued(&mut self) -> u64 {
         let bounded = self.end_ns != u64::MAX && self.issued_bytes < self.limit_bytes;
         let Some(arrivals) = self.arrivals.as_mut().filter(|_| bounded && !self.cut_short) else {
@@ -672,12 +672,11 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         count_never_issued
     }
 
-    /// Returns the sample, and the engine, which must be dropped only after the measurement.
+    /// Returns the sample and the engine. The engine must outlive the measurement.
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
         self.sample.full_queue = self.full_queue.window();
-        // The measurement includes the time after the last request, in which an open loop is idle
-        // and a closed loop pauses.
+        // The trial includes the idle time or the pauses that follow the last completion.
         if self.arrivals.is_some() || self.thinking.is_some() {
             self.sample.end_ns = self.sample.end_ns.max(self.stopped_ns);
         }
@@ -704,7 +703,7 @@ pub(crate) mod tests {
     use crate::arrival::tests::{constant, poisson};
     use crate::spec::{Arrival, FlushEvery, SizeShare, Think};
 
-    /// Virtual time that a clock and an engine share.
+    /// Virtual clock that a worker and its engine share.
     #[derive(Clone, Default)]
     pub(crate) struct VirtualClock(pub(crate) Rc<Cell<u64>>);
 
@@ -717,7 +716,8 @@ pub(crate) mod tests {
         }
     }
 
-    /// An engine with one server, whose service time the test determines.
+    /// An engine that serves one request at a time. `service_ns` returns the service time of a
+    /// request, given the time at which its service begins.
     pub(crate) struct OneServer<S> {
         clock: VirtualClock,
         service_ns: S,
@@ -1171,7 +1171,7 @@ pub(crate) mod tests {
             due: RefCell::default(),
             buffers: vec![vec![0; 4096]; 1],
         };
-        // `drive` panics if the worker returns an error, so the worker did not report a hang.
+        // `drive` would panic if the worker reported a hang.
         assert_eq!(drive(Limited(server), clock, &workload).requests(), 2);
     }
 

@@ -1,12 +1,13 @@
 //! Records the blocks that verified writes have written, so that reads verify exactly these blocks.
 //!
-//! Each trial seals its blocks with its own seed. For every target and seed there is a bitmap with
-//! one bit per block. Memory is allocated only for the written parts of a bitmap.
+//! Each trial stores its own seed in the blocks that it writes. There is a bitmap for every target
+//! and seed, with one bit per block. Memory is allocated only for the parts of a bitmap in which a
+//! block was written.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Number of bits in a page of a bitmap. Memory is allocated page by page.
+/// Number of bits in a page of a bitmap. A page is allocated when its first bit is set.
 const PAGE_BITS: u64 = 1 << 18;
 const WORD_BITS: u64 = u64::BITS as u64;
 const WORDS: usize = (PAGE_BITS / WORD_BITS) as usize;
@@ -30,19 +31,19 @@ struct Map {
     pages: Arc<[Page]>,
 }
 
-/// What a block that is read must contain.
+/// The content that a verified read must find in a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// The block was not written and may have any content.
     Nothing,
-    /// The block must be a valid block of a verified write.
+    /// The block must come from a verified write with any seed.
     Sealed,
-    /// The block must be a valid block of a verified write with this seed.
+    /// The block must come from a verified write with this seed.
     SealedWith(u64),
 }
 
 impl Written {
-    /// Creates an empty record. `region` (offsets in bytes) is the same for all targets.
+    /// Creates an empty record of the blocks in `region` (byte offsets, the same for all targets).
     pub fn new(block_bytes: u64, region: std::ops::Range<u64>) -> Written {
         let blocks = (region.end - region.start).div_ceil(block_bytes);
         Written { block_bytes, begin: region.start, blocks, maps: Mutex::default() }
@@ -52,8 +53,7 @@ impl Written {
         self.maps.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the marker for a worker that writes to a target. The worker stores `seed` in its
-    /// blocks.
+    /// Returns a marker for a worker that writes blocks with `seed` to a target.
     pub(crate) fn marker(&self, target: usize, seed: u64) -> Marker {
         let mut maps = self.maps();
         let known = maps.iter().find(|map| (map.target, map.seed) == (target, seed)).cloned();
@@ -141,7 +141,7 @@ impl Marker {
 pub(crate) struct Expectations {
     block_bytes: u64,
     begin: u64,
-    /// The maps of written blocks, in the order of the trials.
+    /// The bitmaps of the trials, in order. A block has the seed of the last trial that wrote it.
     maps: Vec<Map>,
 }
 

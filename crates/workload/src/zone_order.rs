@@ -1,12 +1,12 @@
 //! The order of writes to a device whose zones must be written in order.
 //!
 //! Each slot writes a zone from its beginning to its end, and then takes the next zone that no
-//! other slot has. A slot has at most one request outstanding, so no two requests of a zone can
-//! overtake each other, and as many zones are open as there are slots. In one pass each zone is
-//! written once. In a further pass, each zone must be reset before it is written again.
+//! other slot has. A slot has at most one request in flight, so requests to the same zone cannot
+//! overtake each other. The number of open zones is the number of slots. Each pass writes every
+//! zone once. After the first pass, a zone is reset before it is written again.
 //!
-//! Zone appends may overtake each other, because the drive chooses their offsets. With appends, all
-//! slots therefore share one zone.
+//! The order of zone appends does not matter, because the drive chooses their offsets. With
+//! appends, all slots therefore write to the same zone.
 
 use ioengine::zones::Zones;
 
@@ -15,16 +15,16 @@ use ioengine::zones::Zones;
 pub struct ZoneOrder {
     zone_bytes: u64,
     capacity_bytes: u64,
-    /// Whether zones are written again after all zones were written.
+    /// Whether another pass begins after all zones were written.
     wraps: bool,
-    /// For each zone, whether it was assigned to a slot before.
+    /// For each zone, whether a slot has already taken it.
     given: Vec<bool>,
     /// Number of the zone at which the search for the next free zone begins.
     next_zone: usize,
     slots: Vec<Next>,
 }
 
-/// The next write of a slot: its zone, and the offset in the zone (bytes).
+/// The zone of a slot's next write, and the offset in this zone (bytes).
 #[derive(Clone, Copy, Debug)]
 struct Next {
     zone: usize,
@@ -35,9 +35,9 @@ struct Next {
 }
 
 impl ZoneOrder {
-    /// Creates the order for a region of `region_bytes`, which begins at a zone boundary and has at
-    /// least `slots` zones. If `slots` is 1, all slots share one zone. The order wraps if there is
-    /// no limit or the limit exceeds the capacity of the region's zones.
+    /// Creates the order for a region that begins at a zone boundary and has at least `slots`
+    /// zones. If all slots write to the same zone, pass 1 as `slots`. The order has more than one
+    /// pass if `limit_bytes` is None or exceeds the capacity of the region's zones.
     pub fn new(zones: &Zones, region_bytes: u64, slots: u32, limit_bytes: Option<u64>) -> Self {
         let count = (region_bytes / zones.zone_bytes).max(1);
         let pass_bytes = count.saturating_mul(zones.capacity_bytes);
@@ -88,8 +88,8 @@ impl ZoneOrder {
         offset
     }
 
-    /// Assigns to a slot the next zone that no other slot has. An order that does not wrap skips
-    /// zones that were assigned before. If no zone remains, the slot is done.
+    /// Gives a slot the next zone that no other slot has. If there is only one pass, zones that
+    /// were already taken are skipped. If no zone remains, the slot is done.
     fn take_zone(&mut self, slot: usize) {
         let count = self.given.len();
         let is_taken = |zone: usize| {

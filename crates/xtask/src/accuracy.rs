@@ -1,12 +1,16 @@
 //! `cargo xtask accuracy`: how accurately the program measures devices with known properties.
 //!
-//! `selftest` runs the program's own self-test many times. `foreign` uses independent devices of
-//! nbdkit, QEMU and the kernel. `pagecache` compares the simulated page cache with the kernel's.
-//! `compare` counts how often `halfpower compare` is right. `fleet` counts how often `halfpower
-//! fleet` finds the bad hosts of a fleet. `fio-agreement` runs the same job files with fio and with
-//! halfpower. `network` measures NBD, NFS, SMB and iSCSI servers over paths with a known delay or
-//! rate. All campaigns print tables. With `--write`, the tables are also written into
-//! docs/accuracy.md, or for `fio-agreement` into docs/compare-with-fio.md.
+//! The campaigns are:
+//! - `selftest` runs the program's own self-test many times.
+//! - `foreign` measures devices of nbdkit, QEMU and the kernel.
+//! - `pagecache` compares the simulated page cache with the page cache of the kernel.
+//! - `compare` counts how often `halfpower compare` is right.
+//! - `fleet` counts how often `halfpower fleet` finds the bad hosts of a fleet.
+//! - `fio-agreement` runs the same job files with fio and with halfpower.
+//! - `network` measures NBD, NFS, SMB and iSCSI servers over paths with a known delay or rate.
+//!
+//! All campaigns print tables. With `--write`, the tables are also written into docs/accuracy.md,
+//! or for `fio-agreement` into docs/compare-with-fio.md.
 
 mod selftest;
 
@@ -33,8 +37,9 @@ pub struct Options {
     /// Campaign to run
     #[arg(long, value_enum, default_value_t = Campaign::Selftest)]
     only: Campaign,
-    /// Number of repetitions. selftest: self-tests of about a minute each; foreign: runs of each
-    /// stable device; fio-agreement, network: rounds of each load or case; fleet: generated fleets
+    /// selftest: number of self-tests (about a minute each); foreign: number of runs of each stable
+    /// device; fio-agreement, network: number of rounds of each load or case; fleet: number of
+    /// generated fleets
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
     /// foreign: number of repetitions of each situation
@@ -47,8 +52,8 @@ pub struct Options {
     /// whose name contains this text; repeatable
     #[arg(long)]
     case: Vec<String>,
-    /// foreign, compare, fleet, fio-agreement, network: folder in which a temporary folder is
-    /// created, which is removed at the end (needs 2 GiB)
+    /// foreign, compare, fleet, fio-agreement, network: folder for temporary files, which are
+    /// removed at the end (needs 2 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Test this program instead of the release build
@@ -66,7 +71,7 @@ pub struct Options {
 enum Campaign {
     /// Run the program's own self-test many times
     Selftest,
-    /// Measure devices of nbdkit, QEMU and the kernel: stable devices, and situations in which
+    /// Measure stable devices of nbdkit, QEMU and the kernel, and produce situations in which
     /// halfpower must raise an alarm
     Foreign,
     /// Compare the simulated page cache with the page cache of this kernel, on a reference device;
@@ -76,17 +81,17 @@ enum Campaign {
     /// intervals that contain the true ratio
     Compare,
     /// Count how often `halfpower fleet` finds bad hosts and states what is wrong with them, and
-    /// how often it calls a healthy host odd
+    /// how often it reports a healthy host as odd
     Fleet,
-    /// Run the same job files with fio and halfpower, on reference devices and on this disk; needs
-    /// root
+    /// Run the same job files with fio and halfpower, on reference devices and on a local disk;
+    /// needs root
     FioAgreement,
     /// Measure NBD, NFS, SMB and iSCSI servers over paths with a known delay or rate, and the CPU
     /// cost of the clients; needs root
     Network,
 }
 
-/// Runs the selected campaign. Returns 0 if all limits are met, 1 if a limit is missed.
+/// Runs the selected campaign. Returns exit code 0 if all limits are met, otherwise 1.
 ///
 /// # Errors
 /// If the program does not build or the campaign cannot run.

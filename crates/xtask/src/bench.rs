@@ -1,15 +1,20 @@
 //! `cargo xtask bench`: compares halfpower with other tools on this machine.
 //!
-//! Absolute figures drift by tens of percent from hour to hour. The tools of a case therefore run
-//! in turns, in alternating order, and only ratios of neighbouring runs are compared with limits.
-//! `peers` compares the load generator with fio, each pinned to one core. The cases of `peers` are
-//! `null` (overhead of the generator), `holes` (a sparse file, the fastest storage), `seq` (large
-//! direct reads), `agree` (same results as fio under the same conditions) and `simulator` (cost of
-//! simulated requests, without fio). `seqio` compares streams with fio, dd, cat and cp. `mpi`
-//! compares several processes with IOR. `store` times commands on a large results database, and
-//! `fleet` times commands on the results of thousands of hosts. All benchmarks build the release
-//! program first. `peers` needs fio 3.33 or later, taskset, and ext4 at `--dir`, because its limits
-//! hold for ext4. Results are printed, and with `--write` also written into the documentation.
+//! Absolute figures drift by tens of percent from hour to hour. The compared tools therefore run in
+//! turns, in alternating order, and their limits apply to ratios of neighbouring runs.
+//!
+//! - `peers` compares the load generator with fio, each pinned to one core. Its cases are `null`
+//!   (overhead of the generator), `holes` (a sparse file, the fastest storage), `seq` (large direct
+//!   reads), `agree` (same results as fio under the same conditions) and `simulator` (CPU cost of
+//!   simulations, without fio). It needs fio 3.33 or later and taskset. Its limits are valid only
+//!   if `--dir` is on ext4.
+//! - `seqio` compares streams of the crate seqio with fio, dd, cat and cp.
+//! - `mpi` compares halfpower with IOR, both with several MPI processes.
+//! - `store` measures how long commands take on a large results database.
+//! - `fleet` measures time and memory of commands on the results of thousands of hosts.
+//!
+//! The release program is built first, unless `--program` specifies another program. Results are
+//! printed. With `--write`, `mpi`, `store` and `fleet` also write them into the documentation.
 
 pub mod statistics;
 
@@ -48,7 +53,7 @@ pub enum Command {
     Peers(Peers),
     /// Compare the crate seqio with fio, dd, cat and cp; exits with 1 if a limit is missed
     Seqio(Seqio),
-    /// Compare several processes with IOR; exits with 1 if a limit is missed
+    /// Compare halfpower with IOR, both with several processes; exits with 1 if a limit is missed
     Mpi(MpiOptions),
     /// Time commands on a large results database; exits with 1 if a limit is missed
     Store(StoreOptions),
@@ -59,7 +64,7 @@ pub enum Command {
     Peak(Peak),
 }
 
-/// Options of `bench peers`. The limits hold for the default values.
+/// Options of `bench peers`. The limits are chosen for the default values.
 #[derive(clap::Args)]
 pub struct Peers {
     /// Number of rounds of each case; every tool runs once per round
@@ -68,7 +73,7 @@ pub struct Peers {
     /// Duration of one run (s)
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Folder for a temporary folder, which is removed at the end (needs 3 GiB)
+    /// Folder for temporary test files, which are removed at the end (needs 3 GiB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Run only this case; repeatable
@@ -79,13 +84,13 @@ pub struct Peers {
     t_io_uring: Option<PathBuf>,
 }
 
-/// Options of `bench seqio`. The limits hold for the default values.
+/// Options of `bench seqio`. The limits are chosen for the default values.
 #[derive(clap::Args)]
 pub struct Seqio {
     /// Number of rounds of each case; every tool runs once per round
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: u32,
-    /// Folder for a temporary folder, which is removed at the end (needs 4 times `--size`)
+    /// Folder for temporary test files, which are removed at the end (needs 4 times `--size`)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Run only this case; repeatable
@@ -96,23 +101,23 @@ pub struct Seqio {
     size: u64,
 }
 
-/// Options of `bench mpi`. The limits hold for the default values.
+/// Options of `bench mpi`. The limits are chosen for the default values.
 #[derive(clap::Args)]
 pub struct MpiOptions {
     /// Number of rounds of each case; every tool runs once per round
     #[arg(long, default_value_t = 11, value_parser = clap::value_parser!(u32).range(1..))]
     pairs: u32,
-    /// Number of processes of a run
+    /// Number of MPI processes
     #[arg(long, default_value_t = 4,
           value_parser = clap::value_parser!(u32).range(2..=mpi::RANKS_MAX as i64))]
     ranks: u32,
-    /// Folder for a temporary folder, which is removed at the end
+    /// Folder for temporary test files, which are removed at the end
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Run only this case; repeatable
     #[arg(long, value_enum)]
     only: Vec<mpi::Case>,
-    /// Total size of the data of all processes, a multiple of 32m
+    /// Total amount of data of all processes, at least 64m and a multiple of 32m
     #[arg(long, default_value = "1g", value_parser = size_bytes)]
     size: u64,
     /// Path of IOR [default: `ior` on the PATH]
@@ -126,13 +131,13 @@ pub struct MpiOptions {
     write: bool,
 }
 
-/// Options of `bench store`. The time limits hold for the default values.
+/// Options of `bench store`. The time limits are chosen for the default values.
 #[derive(clap::Args)]
 pub struct StoreOptions {
     /// Number of runs in the database, each with 50 points of 10 trials
     #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(100..))]
     runs: u32,
-    /// Folder for a temporary folder, which is removed at the end (needs 3 GB)
+    /// Folder for temporary test files, which are removed at the end (needs 3 GB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Test this program instead of the release build
@@ -143,16 +148,16 @@ pub struct StoreOptions {
     write: bool,
 }
 
-/// Options of `bench fleet`. The limits hold for the default values.
+/// Options of `bench fleet`. The limits are chosen for the default values.
 #[derive(clap::Args)]
 pub struct FleetOptions {
-    /// Number of hosts of the large fleet
+    /// Number of hosts in the large fleet
     #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(500..))]
     hosts: u32,
     /// Number of databases with one host each
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(10..))]
     databases: u32,
-    /// Folder for a temporary folder, which is removed at the end (needs 6 GB)
+    /// Folder for temporary test files, which are removed at the end (needs 6 GB)
     #[arg(long, default_value = ".")]
     dir: PathBuf,
     /// Test this program instead of the release build
@@ -227,7 +232,7 @@ fn mpi(options: &MpiOptions) -> Result<ExitCode> {
     let mpirun = installed(&["mpirun.openmpi", "mpirun"]);
     let mpirun = mpirun.context("mpirun is needed: install `openmpi-bin libopenmpi-dev`")?;
     let program = options.program.as_ref().map(|program| program.canonicalize());
-    let program = program.transpose().context("cannot find the program of --program")?;
+    let program = program.transpose().context("cannot find the program given with --program")?;
     let halfpower = program.map_or_else(repository::release_build_with_mpi, Ok)?;
     in_a_folder(&options.dir, |folder, stop| {
         let bench = mpi::Bench {
@@ -289,8 +294,8 @@ fn seqio(options: &Seqio) -> Result<ExitCode> {
     })
 }
 
-/// Runs a command and prints the peak memory of the largest process, which is the command or one of
-/// its child processes (KiB).
+/// Runs a command and prints the peak memory of its largest process (KiB). This can be a child
+/// process of the command.
 fn peak(options: &Peak) -> Result<ExitCode> {
     let mut command = std::process::Command::new(&options.command[0]);
     let status = command.args(&options.command[1..]).stdout(Stdio::null()).status();

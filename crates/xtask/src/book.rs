@@ -2,8 +2,8 @@
 //!
 //! Without a flag, the command checks the links of all pages and counts the commands in their code
 //! blocks. `--check` also runs these commands with the release program and compares their output
-//! with the output in the page; numbers may differ. `--write` puts the new output into the pages.
-//! `--html` builds the book with mdBook. [`blocks`] describes how a page marks its commands.
+//! with the page, except for numbers. `--write` puts the new output into the pages. `--html` builds
+//! the book with mdBook. [`blocks`] describes how a page marks its commands.
 
 mod blocks;
 
@@ -33,13 +33,13 @@ const OTHER_PAGES: [&str; 4] = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md
 /// Options of `cargo xtask book`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Run the commands of the pages and compare their output with the pages, except for numbers
+    /// Run the commands in the pages and compare their output with the pages; numbers may differ
     #[arg(long)]
     check: bool,
     /// Run the commands of the pages and replace the output in the pages
     #[arg(long)]
     write: bool,
-    /// With --write: also replace output that depends on the machine (samples)
+    /// With --write: also update the output of samples, which depends on the machine
     #[arg(long, requires = "write")]
     samples: bool,
     /// Regenerate the figures in docs/figures
@@ -56,7 +56,7 @@ pub struct Options {
     program: Option<PathBuf>,
 }
 
-/// Number of commands in the pages, by their mark, and how many of them failed.
+/// Number of commands for each [`Mark`], and number of commands that failed.
 #[derive(Default)]
 struct Counts {
     run: usize,
@@ -67,8 +67,8 @@ struct Counts {
     failed: usize,
 }
 
-/// Runs `cargo xtask book`. The exit code is 1 if a link is broken, or if the output of a command
-/// differs from the page, or if a command fails with `--plan`.
+/// Runs `cargo xtask book`. The exit code is 1 if a link is broken, the output of a command differs
+/// from the page, or a command fails with `--plan`.
 ///
 /// # Errors
 /// If a page has a malformed block, the program does not build, or mdBook fails.
@@ -107,7 +107,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reads all pages. Returns their texts by path.
+/// Returns the text of each page by its path.
 fn pages(root: &Path) -> Result<BTreeMap<String, String>> {
     let is_page = |path: &String| {
         path.starts_with("docs/") && Path::new(path).extension() == Some("md".as_ref())
@@ -154,7 +154,7 @@ struct Page<'a> {
     options: &'a Options,
 }
 
-/// A range of lines of a page, and the lines that replace this range.
+/// A range of lines of a page, and the new lines for this range.
 type Replacement = ((usize, usize), Vec<String>);
 
 impl Page<'_> {
@@ -198,8 +198,8 @@ impl Page<'_> {
         Ok(())
     }
 
-    /// Runs a command with `--plan`. Returns whether the command succeeded. If the command failed,
-    /// also prints its output.
+    /// Runs a command with `--plan` and returns whether it succeeded. Prints the output of a
+    /// command that failed.
     fn plans(&self, session: &Session, command: &Command) -> Result<bool> {
         let printed = session.plan(&command.text)?;
         if !printed.succeeded {
@@ -209,8 +209,8 @@ impl Page<'_> {
         Ok(printed.succeeded)
     }
 
-    /// Runs a command and prints how its output differs from the page. Returns the new output if
-    /// the page differs, or if `--write` must replace the output in any case.
+    /// Runs a command and prints the first difference between its output and the page. Returns the
+    /// new output, or None if the page needs no change.
     fn execute(
         &self,
         session: &Session,

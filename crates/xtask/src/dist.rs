@@ -3,7 +3,7 @@
 //!
 //! The commit is cloned and built in the clone, so that uncommitted changes and the path of the
 //! checkout do not affect the files. The programs are linked statically with musl. Zig compiles the
-//! C code for both architectures. All times in the files are the time of the commit. `--check`
+//! C code for both architectures. All timestamps in the files are the time of the commit. `--check`
 //! builds a second clone at another path and compares the bytes, runs the ARM program under QEMU,
 //! and installs, uses and removes the Debian package in a new root file system.
 
@@ -26,7 +26,7 @@ use tools::Tools;
 
 /// Default folder for the release files.
 const OUT: &str = "target/dist";
-/// Git paths of the sources of the released programs: all crates except xtask, without tests.
+/// Git pathspecs of the sources of the released programs: all crates except xtask, without tests.
 const SOURCES: [&str; 5] =
     ["Cargo.lock", "Cargo.toml", "crates", ":(exclude)crates/xtask", ":(exclude)crates/*/tests/*"];
 
@@ -39,9 +39,9 @@ pub struct Options {
     /// Only build for this architecture; repeatable [default: all]
     #[arg(long, value_enum)]
     arch: Vec<Architecture>,
-    /// Also build a second time and compare, run the ARM program under QEMU, and test the Debian
-    /// package in a new root file system; needs root, qemu-user and debootstrap, and reports which
-    /// checks were skipped
+    /// Also build a second time and compare the files, run the ARM program under QEMU, and test the
+    /// Debian package in a new root file system; without root, qemu-user or debootstrap, some
+    /// checks are skipped and reported
     #[arg(long)]
     check: bool,
 }
@@ -84,7 +84,7 @@ impl Architecture {
         }
     }
 
-    /// Returns the target triple of Rust.
+    /// Returns the Rust target triple.
     fn platform(self) -> String {
         format!("{}-unknown-linux-musl", self.name())
     }
@@ -159,7 +159,7 @@ pub fn program(architecture: Architecture, folder: &Path) -> Result<PathBuf> {
     let mut git = Command::new("git");
     git.args(["log", "-1", "--format=%ct", "--"]).args(SOURCES).current_dir(&root);
     let changed_unix_s: u64 = repository::output_of(&mut git)?.trim().parse()?;
-    // The modification time of all files of an archive is the time of the commit.
+    // All files in an archive have the time of the commit as their modification time.
     let made = fs::metadata(&program)?.modified()?.duration_since(std::time::UNIX_EPOCH)?;
     ensure!(
         made.as_secs() >= changed_unix_s,

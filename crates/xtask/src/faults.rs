@@ -1,12 +1,13 @@
-//! `cargo xtask faults`: tests how the release program handles faults of devices, kernel and users.
+//! `cargo xtask faults`: tests how the release program reacts to faults, for example failed
+//! requests, full file systems and kill -9.
 //!
-//! Each fault class (`classes`) produces its fault several times, by fault injection, loop devices,
-//! files served over FUSE, signals or resource limits. Each repetition checks the exit code, the
-//! messages, the stored results and leftover files. All files are created in one temporary folder,
-//! with a separate state folder for each repetition. Devices and mounts are removed at the end,
-//! also after Ctrl-C. The results are printed as a table. The exit code is 1 if a fault was
-//! undetected or data were lost. Classes that need root, loop devices or FUSE are reported as
-//! skipped if these are missing.
+//! Each fault class (`classes`) produces one kind of fault several times, by fault injection, loop
+//! devices, files served over FUSE, signals or resource limits. Each repetition checks the exit
+//! code, the messages, the stored results and leftover files. All files are created in one
+//! temporary folder, with a separate state folder for each repetition. Devices and mounts are
+//! removed at the end, also after Ctrl-C. The results are printed as a table. The exit code is 1 if
+//! a fault was undetected or data were lost. Classes that need root, loop devices or FUSE are
+//! skipped and reported if these are missing.
 
 pub mod tally;
 
@@ -38,10 +39,10 @@ pub struct Faults {
     /// Only test fault classes whose name or description contains this text; repeatable
     #[arg(long)]
     only: Vec<String>,
-    /// Total number of kills in all kill classes [default: 200, with --quick 20]
+    /// Total number of runs, sweeps and surveys to kill [default: 200, with --quick 20]
     #[arg(long)]
     kills: Option<u32>,
-    /// Make fewer repetitions: takes under two minutes instead of seven
+    /// Repeat each fault less often; takes under two minutes instead of seven
     #[arg(long)]
     quick: bool,
     /// Seed of the random generator that chooses delays and offsets
@@ -53,7 +54,7 @@ pub struct Faults {
     /// Test this program instead of the release build
     #[arg(long)]
     program: Option<PathBuf>,
-    /// Put the table into docs/reliability.md
+    /// Write the table of results into docs/reliability.md
     #[arg(long)]
     write: bool,
     /// List the fault classes and exit

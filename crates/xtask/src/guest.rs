@@ -46,10 +46,10 @@ use table::Row;
 /// Exit code after Ctrl-C or SIGTERM.
 const INTERRUPTED: u8 = 130;
 
-/// The page that contains the results.
+/// The page into which `--write` puts the results.
 const PAGE: &str = "docs/compatibility.md";
 
-/// Number of power cuts per tested drive that ignores flushes.
+/// For each group of this many power cuts, one drive that ignores flushes is also tested.
 const CUTS_PER_LIE: usize = 15;
 
 /// Options of `cargo xtask guest`.
@@ -74,14 +74,16 @@ pub struct Options {
     /// Time limit of a guest (s)
     #[arg(long, default_value_t = 120)]
     seconds: u64,
-    /// Simulate N power cuts of a guest that copies files and stores results, and check the
-    /// remaining data; for every 15 cuts, also test one drive that ignores flushes
+    /// Instead of running scenarios, simulate N power cuts while a guest copies files and stores
+    /// results, and check the data that is left; for every 15 cuts, also test one drive that
+    /// ignores flushes
     #[arg(long, value_name = "N")]
     power_cuts: Option<usize>,
     /// Print the output of every check
     #[arg(long)]
     verbose: bool,
-    /// Put the results into docs/compatibility.md; with names of scenarios, replace only their rows
+    /// Put the results into docs/compatibility.md; if only some scenarios run, replace only their
+    /// rows
     #[arg(long)]
     write: bool,
 }
@@ -89,9 +91,9 @@ pub struct Options {
 /// Runs the scenarios, or the power cuts. The exit code is 1 if a check fails.
 ///
 /// # Errors
-/// If no scenario has such a name, the file of a scenario is invalid, or the program under test
-/// does not build. With `--power-cuts`, also if QEMU or a kernel is missing, or a guest fails.
-/// Without `--power-cuts`, a scenario whose setup fails counts as failed and is not an error.
+/// If no scenario matches, a scenario file is invalid, or the program under test does not build.
+/// With `--power-cuts`, also if QEMU or a kernel is missing, or a guest fails. A scenario whose
+/// setup fails is not an error: it counts as failed.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let root = repository::root();
     let mut scenarios = scenario::all(&root.join("crates/xtask/scenarios"))?;
@@ -125,7 +127,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     }
 }
 
-/// Runs the scenarios and prints the results. With `--write`, puts the results into the page.
+/// Runs the scenarios and prints the results. With `--write`, also puts the results into [`PAGE`].
 fn run_all(
     options: &Options,
     scenarios: &[Scenario],
@@ -148,7 +150,8 @@ fn run_all(
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Simulates power cuts and prints the results. With `--write`, puts the results into the page.
+/// Simulates power cuts and prints the results. With `--write`, also puts the results into
+/// [`PAGE`].
 fn cut_power(
     options: &Options,
     cuts: usize,
@@ -267,7 +270,7 @@ fn all(
     Ok(rows)
 }
 
-/// Returns the row of a scenario without results.
+/// Returns a table row for the scenario. The row has no results yet.
 fn row_of(scenario: &Scenario, release: &str) -> Row {
     Row {
         name: scenario.name.clone(),

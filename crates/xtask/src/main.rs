@@ -40,11 +40,13 @@ enum Command {
     Tidy(tidy::Options),
     /// Check that every published crate builds from the files in its package
     Packages,
-    /// Check the links and commands of docs/, update the output in the pages, build the book
+    /// Check the links and commands of docs/, update the command output in the pages, and build the
+    /// book
     Book(book::Options),
     /// Build the release files: static programs, Debian packages, licences, checksums
     Dist(dist::Options),
-    /// Simulate the results of both papers and put the scores into README.md and docs/predict.md
+    /// Simulate the results of the two reproduced papers and put the scores into README.md and
+    /// docs/predict.md
     Papers(papers::Options),
     /// Inject faults into the release program; count lost data and undetected faults
     Faults(faults::Faults),

@@ -1,5 +1,5 @@
-//! Mounts a reference device or simulated system as a file, with `halfpower mount` of the program
-//! under test. Dropping the value unmounts the file.
+//! Mounts a reference device or a simulated system as a file with `halfpower mount`. The file is
+//! unmounted when [`Mounted`] is dropped.
 
 use crate::bench::host;
 use anyhow::{Context, Result, bail};
@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// Scheduling priority of the server.
+/// Scheduling priority of `halfpower mount`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Priority {
     /// Real-time priority if chrt is installed, so that other programs do not delay the requests.
@@ -16,16 +16,15 @@ pub enum Priority {
     Plain,
 }
 
-/// A served file, unmounted on drop.
+/// A mounted file, which is unmounted on drop.
 pub struct Mounted {
     server: Child,
-    /// Path of the served file.
     pub file: String,
     _folder: tempfile::TempDir,
 }
 
 impl Mounted {
-    /// Runs `halfpower mount` with these words: the target, followed by flags.
+    /// Runs `halfpower mount`. `words` contains the target, followed by flags.
     ///
     /// # Errors
     /// If the target cannot be mounted.
@@ -59,7 +58,8 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // The server unmounts the file and exits at the end of its standard input (`--until-eof`).
+        // At the end of its standard input, `halfpower mount` unmounts the file and exits
+        // (`--until-eof`).
         drop(self.server.stdin.take());
         let _ = self.server.wait();
     }

@@ -28,8 +28,8 @@ struct Package {
 }
 
 impl Package {
-    /// Returns the name of the folder in the package file. The file has the same name with the
-    /// extension `.crate`.
+    /// Returns the name of the folder that the package unpacks to, for example `halfpower-0.1.0`.
+    /// The package file is named after the folder, with the extension `.crate`.
     fn folder(&self) -> String {
         format!("{}-{}", self.name, self.version)
     }
@@ -104,8 +104,8 @@ fn fetch(root: &Path) -> Result<()> {
     must_succeed(cargo.current_dir(root))
 }
 
-/// Writes a `.crate` file for each package. One call of cargo packs all packages, so that cargo
-/// finds the packages on which other packages depend.
+/// Writes a `.crate` file for each package. All packages are packed by one call of cargo, because
+/// some of them depend on others.
 fn pack(root: &Path, packages: &[Package]) -> Result<()> {
     let mut cargo = Command::new("cargo");
     cargo.args(["package", "--no-verify", "--locked", "--offline", "--allow-dirty", "--quiet"]);
@@ -170,8 +170,7 @@ fn profiles(manifest: &str) -> String {
 }
 
 /// Returns an error if the check used a version that is not in the lock file of the project. The
-/// lock file of the check may have fewer packages, because cargo removes the packages that only
-/// unpublished crates need.
+/// check may use fewer packages, because only unpublished crates need some of them.
 fn compare_locks(project: &Path, check: &Path) -> Result<()> {
     let read = |path: &Path| -> Result<BTreeSet<String>> {
         let text = fs::read_to_string(path);

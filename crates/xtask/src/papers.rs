@@ -1,7 +1,8 @@
-//! `cargo xtask papers`: puts the scores of both papers into README.md and docs/predict.md.
+//! `cargo xtask papers`: puts the scores of the two reproduced papers into README.md and
+//! docs/predict.md.
 //!
-//! The release program simulates every figure, table and claim of the papers, which takes seconds.
-//! A test of the crate `papers` compares both pages with the current scores.
+//! The release program simulates every figure, table and claim of the papers within seconds. A test
+//! of the crate `papers` checks that both pages contain the current scores.
 
 use crate::repository;
 use anyhow::{Context, Result, bail};
@@ -16,7 +17,7 @@ pub struct Options {
     program: Option<PathBuf>,
 }
 
-/// Pages with a table of scores, each with the name of the table in `halfpower generate`.
+/// Each page with the argument of `halfpower generate` that prints its table of scores.
 const PAGES: [(&str, &str); 2] = [("README.md", "papers-short"), ("docs/predict.md", "papers")];
 
 /// Writes the tables into the pages.

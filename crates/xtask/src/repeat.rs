@@ -1,11 +1,11 @@
 //! `cargo xtask repeat`: repeats surveys and counts how often they agree.
 //!
-//! The release program surveys five reference devices, which are served over FUSE, and a test file
-//! on the real disk (`halfpower survey --quick`), in turns. For each target, the command counts the
-//! runs that agree on the verdict, the best settings and the first three pieces of advice, and the
-//! runs whose intervals of the best rate overlap. Of 20 runs, 19 must agree on a reference device,
-//! and 16 on the disk, because the rate of the disk itself changes. The intervals of 19 runs must
-//! overlap.
+//! The release program runs `halfpower survey --quick` on five reference devices, which are served
+//! over FUSE, and on a test file on the real disk. For each target, the command counts the runs
+//! that have the same verdict, the same best settings and the same first three pieces of advice. It
+//! also counts the runs whose intervals of the best rate overlap. On a reference device, 19 of 20
+//! runs must agree. On the disk, 16 must agree, because the rate of the disk changes. The intervals
+//! of 19 runs must overlap.
 
 use crate::mounted::{Mounted, Priority};
 use crate::repository;
@@ -41,10 +41,9 @@ const DEVICES: [&str; 5] = [
     "truth:fixed=100us,rate=200MB/s,parallel=32",
     "truth:fixed=500us,rate=1GB/s,parallel=16",
 ];
-/// Minimum fractions of the runs that must agree: the first for a reference device, the second for
-/// the disk.
+/// Minimum fractions of the runs that must agree: for a reference device, and for the disk.
 const AGREEMENT_MIN: [f64; 2] = [0.95, 0.8];
-/// Minimum fraction of the runs whose intervals of the best rate must contain a common value.
+/// Minimum fraction of the runs whose intervals of the best rate must overlap.
 const OVERLAP_MIN: f64 = 0.95;
 const OPERATIONS: [&str; 2] = ["read", "write"];
 
@@ -134,7 +133,7 @@ fn summary(document: &Value) -> String {
     format!("{}; {read}; {write}; {}", verdict(document), advice(document))
 }
 
-/// Returns the number of occurrences of the most frequent answer, and this answer.
+/// Returns how often the most frequent answer occurs, and this answer.
 fn most_frequent(answers: impl Iterator<Item = String>) -> (usize, String) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     answers.for_each(|answer| *counts.entry(answer).or_default() += 1);
@@ -150,8 +149,8 @@ fn overlapping(intervals: &[(f64, f64)]) -> usize {
     intervals.iter().map(|(low, _)| holding(*low)).max().unwrap_or(0)
 }
 
-/// Returns the most frequent verdict, best read setting, best write setting and advice, each after
-/// the number of its occurrences.
+/// Returns the most frequent verdict, best read setting, best write setting and advice. The number
+/// before each answer is how often the answer occurs.
 fn same(documents: &[Value]) -> [(usize, String); 4] {
     let all = || documents.iter();
     [
@@ -162,8 +161,8 @@ fn same(documents: &[Value]) -> [(usize, String); 4] {
     ]
 }
 
-/// Returns two counts for the intervals of the best read rate or the best write rate: the largest
-/// number of intervals that contain a common value, and the number of all intervals.
+/// Returns the number of runs whose intervals of the best rate overlap, and the number of runs that
+/// have such an interval. `operation` is `read` or `write`.
 fn overlap(documents: &[Value], operation: &str) -> (usize, usize) {
     let interval = |document: &Value| {
         let rate = &document["best"][operation]["throughput_bytes_per_s"];
@@ -173,7 +172,7 @@ fn overlap(documents: &[Value], operation: &str) -> (usize, usize) {
     (overlapping(&intervals), intervals.len())
 }
 
-/// Returns whether `count` is at least the fraction `share` of `of`.
+/// Returns whether `count` / `of` is at least `share`, or `of` is 0.
 fn reaches(count: usize, of: usize, share: f64) -> bool {
     count as f64 >= share * of as f64 - 1e-9
 }

@@ -1,14 +1,12 @@
 //! Access to the checkout: root folder, list of files, Cargo metadata, release builds, and the
 //! generated sections of pages.
-//!
-//! The files are listed with git, so that ignored files and build output are left out.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The supported platform. The dependencies of other platforms are ignored.
+/// The supported platform. Dependencies that only other platforms need are ignored.
 pub const PLATFORM: &str = "x86_64-unknown-linux-gnu";
 
 /// Returns the root folder of the checkout, which is two levels above this crate.
@@ -47,8 +45,8 @@ fn cargo_metadata(root: &Path, options: &[&str]) -> Result<Value> {
     serde_json::from_str(&text).context("`cargo metadata` printed something that is not JSON")
 }
 
-/// Returns the sorted names of the packages that a package is built from with default features. The
-/// package itself is included.
+/// Returns the sorted names of a package and all its dependencies, with default features and
+/// without dev-dependencies.
 pub fn packages_beneath(root: &Path, package: &str) -> Result<Vec<String>> {
     let mut cargo = Command::new("cargo");
     cargo.args(["tree", "--locked", "--edges=normal,build", "--prefix=none", "--format={p}"]);
@@ -82,17 +80,17 @@ pub fn release_build_with_mpi() -> Result<PathBuf> {
     Ok(release(&["--package", "halfpower", "--features", "mpi"])?.join("halfpower"))
 }
 
-/// Builds the examples of the crate `seqio` for release and returns their folder.
+/// Builds the examples of the crate `seqio` in release mode and returns their folder.
 pub fn release_examples_of_seqio() -> Result<PathBuf> {
     Ok(release(&["--package", "halfpower-seqio", "--examples"])?.join("examples"))
 }
 
-/// Builds an example of a package for release and returns its path.
+/// Builds an example of a package in release mode and returns its path.
 pub fn release_example(package: &str, name: &str) -> Result<PathBuf> {
     Ok(release(&["--package", package, "--example", name])?.join("examples").join(name))
 }
 
-/// Runs a release build and returns its output folder.
+/// Runs `cargo build --release` with these arguments and returns its output folder.
 fn release(what: &[&str]) -> Result<PathBuf> {
     let root = root();
     let mut cargo = Command::new("cargo");

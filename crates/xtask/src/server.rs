@@ -1,8 +1,8 @@
 //! Starts servers of NBD, NFS, SMB and iSCSI that serve a file in the folder of a campaign.
 //!
 //! Each server has a separate folder for its configuration and state, and listens on one port of
-//! one address. A server can run in a network namespace. Dropping the value stops the server. If a
-//! program or a privilege is missing, the error is `Missing`.
+//! one address. A server can run in a network namespace. It is stopped when [`Server`] is dropped.
+//! If a program or a privilege is missing, the error is [`Missing`].
 
 use crate::bench::host;
 use crate::faults::running::pause;
@@ -116,8 +116,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server. `filters` are additional arguments of nbdkit: those before its plugin, such
-    /// as `--filter=delay`, and those after its plugin.
+    /// Starts a server. `filters` has additional arguments for nbdkit: the first string is inserted
+    /// before the plugin, for example `--filter=delay`, and the second string after it.
     ///
     /// # Errors
     /// `Missing` if the program or a privilege is missing, or the server does not start.
@@ -137,7 +137,8 @@ impl Server {
         if protocol != Protocol::Nbd && !geteuid().is_root() {
             bail!(Missing(format!("{} needs root", protocol.program())));
         }
-        // The NFS server would register with a portmapper that runs on this machine.
+        // If a portmapper runs on this machine, the NFS server would register with it, so the
+        // server is not started.
         let has_portmapper =
             || site.namespace.is_none() && TcpStream::connect("127.0.0.1:111").is_ok();
         if protocol == Protocol::Nfs && has_portmapper() {
@@ -327,8 +328,8 @@ pub struct Process(Child);
 
 impl Process {
     /// Starts a command in a network namespace, or in the namespace of this process if `namespace`
-    /// is None. The words of the command must not contain spaces. `control` is the socket on which
-    /// tgtd accepts commands of tgtadm.
+    /// is None. `words` is the command line. It is split at spaces. `control` is the socket on
+    /// which tgtd accepts commands of tgtadm.
     ///
     /// # Errors
     /// If the program cannot be started.
@@ -360,8 +361,9 @@ impl Process {
         Ok(Process(command.spawn().with_context(|| format!("cannot start {program}"))?))
     }
 
-    /// Returns whether the process has not ended, from its state in /proc/PID/stat (see proc(5)).
-    /// The exit status is collected only on drop, so the PID cannot have been reused.
+    /// Returns whether the process is still running, from its state in /proc/PID/stat (see
+    /// proc(5)). The PID cannot have been reused, because the exit status is collected only on
+    /// drop.
     pub fn is_running(&self) -> bool {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.0.id())).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
@@ -370,8 +372,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Processes that the server started may still run in its process group even if the server
-        // itself has ended.
+        // Processes that the server started may run in its process group even if the server has
+        // ended.
         let _ = killpg(Pid::from_raw(self.0.id() as i32), Signal::SIGKILL);
         let _ = self.0.wait();
     }

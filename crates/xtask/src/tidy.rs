@@ -50,7 +50,7 @@ const MAX_DEPENDENCIES: usize = 8;
 /// Options of `cargo xtask tidy`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// Print the sizes of crates and how often code patterns to avoid occur; checks nothing
+    /// Instead of checking, print the sizes of crates and the counts of discouraged code patterns
     #[arg(long)]
     figures: bool,
 }

@@ -1,10 +1,10 @@
 //! `cargo xtask time-machine`: compares a mounted simulated system with a published figure.
 //!
-//! The command mounts `sim:nt4-ultrawide` with the release program and measures the points of
-//! Figure 3 of the first paper (unbuffered, one request at a time) with `halfpower run` and fio. It
-//! prints each rate next to the published rate. Every point must be within 10% of the published
-//! rate. The command takes about ten minutes. It needs fio, FUSE and an idle machine, because other
-//! load slows down the requests to the mounted file.
+//! The command mounts `sim:nt4-ultrawide` with a release build of `halfpower`. It then measures the
+//! points of Figure 3 of the paper `riedel97` (unbuffered, one request at a time), first with
+//! `halfpower run` and then with fio. It prints each rate next to the published rate. Every rate
+//! must be within 10% of the published rate. The command takes about ten minutes and needs fio and
+//! FUSE. The machine must be idle, because other load slows down the requests to the mounted file.
 
 use crate::mounted::{Mounted, Priority};
 use crate::repository;
@@ -17,27 +17,27 @@ use std::process::{Command, ExitCode, Stdio};
 /// Options of `cargo xtask time-machine`.
 #[derive(clap::Args)]
 pub struct Options {
-    /// CSV file with the published points
+    /// CSV file with the published rates
     #[arg(long, default_value = "crates/papers/data/riedel97_fig03_unbuffered_single_disk.csv")]
     data: PathBuf,
     /// Duration of one run (s)
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     seconds: u32,
-    /// Put the table into docs/accuracy.md
+    /// Write the table into docs/accuracy.md
     #[arg(long)]
     write: bool,
 }
 
-/// Name in the CSV file of the drive whose points are compared.
+/// The drive whose points are compared, as it is called in the CSV file.
 const DRIVE: &str = "Seagate ST34371W (Ultra-Wide)";
 /// The simulated system that contains this drive.
 const SYSTEM: &str = "sim:nt4-ultrawide";
-/// Maximum relative difference between a measured and the published rate.
+/// Maximum allowed relative difference between a measured rate and the published rate.
 const DIFFERENCE_MAX: f64 = 0.1;
 /// Number of bytes in a MB, as the papers define it.
 const MB: f64 = 1_048_576.0;
 
-/// A published point: a workload on the drive, and its rate.
+/// A published point: a workload and its rate on the drive.
 #[derive(Debug, PartialEq)]
 struct Point {
     series: String,
@@ -47,8 +47,8 @@ struct Point {
     mb_per_s: f64,
 }
 
-/// Measures all points and prints the table. The exit code is 0 if every point of both programs is
-/// within the limit, and 1 otherwise.
+/// Measures all points with `halfpower run` and fio, and prints the table. The exit code is 0 if
+/// all rates are within [`DIFFERENCE_MAX`] of the published rates, and 1 otherwise.
 pub fn run(options: &Options) -> Result<ExitCode> {
     let data = repository::root().join(&options.data);
     let text = std::fs::read_to_string(&data)
@@ -87,7 +87,7 @@ pub fn run(options: &Options) -> Result<ExitCode> {
     Ok(if worst <= DIFFERENCE_MAX { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Parses the CSV file and returns the points of the drive, in the order of the file.
+/// Parses the CSV file and returns the points of [`DRIVE`], in the order of the file.
 fn parse(csv: &str) -> Result<Vec<Point>> {
     let mut lines = csv.lines();
     let names: Vec<&str> = lines.next().context("the file is empty")?.split(',').collect();

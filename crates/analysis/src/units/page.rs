@@ -28,9 +28,9 @@ pub enum Unit {
     Seconds,
     /// A count, shown with k and M if it is one thousand or more.
     Count,
-    /// A share of one, shown in percent.
+    /// A share, for example 0.05, shown in percent.
     Share,
-    /// A percentile as a share of one, shown in percent with all of its nines.
+    /// A percentile as a share, for example 0.9999, shown as `99.99%`.
     Percentile,
 }
 
@@ -126,8 +126,8 @@ pub fn bytes(value: f64) -> String {
     scaled(value, SIZES, " ", Zeros::Drop)
 }
 
-/// Formats a rate in bytes per second in MiB/s, as in the papers, and in MB/s, as in data sheets:
-/// `1,252 MiB/s (1,313 MB/s)`.
+/// Formats a rate in MiB/s and, for comparison with data sheets, in MB/s: `1,252 MiB/s (1,313
+/// MB/s)`.
 pub fn rate(bytes_per_s: f64) -> String {
     if !bytes_per_s.is_finite() {
         return MISSING.to_string();
@@ -162,8 +162,8 @@ pub fn percent(share: f64) -> String {
     format!("{}%", significant(share * 100.0, Zeros::Keep))
 }
 
-/// Formats a percentile, given as a share of one, in percent without unneeded zeros: `50%`,
-/// `99.9%`, `99.995%`.
+/// Formats a percentile, given as a share, in percent without unneeded zeros: `50%`, `99.9%`,
+/// `99.995%`.
 pub fn percentile(share: f64) -> String {
     if !share.is_finite() {
         return MISSING.to_string();
@@ -183,8 +183,8 @@ pub fn trimmed(value: f64) -> String {
     significant(value, Zeros::Drop)
 }
 
-/// Formats `value` in the largest of `units` in which it is at least 1. The value is rounded first,
-/// so that 999.9 of one unit becomes 1 of the next.
+/// Formats `value` in the largest of `units` in which it is at least 1 after rounding. For example,
+/// 999.9 us becomes 1 ms.
 fn scaled(value: f64, units: &[(f64, &str)], gap: &str, zeros: Zeros) -> String {
     if !value.is_finite() {
         return MISSING.to_string();
@@ -220,7 +220,7 @@ fn decimals(value: f64) -> usize {
     (2 - exponent.unwrap_or(0)).clamp(0, 12) as usize
 }
 
-/// Returns the value that the rounded text shows.
+/// Returns `value` rounded to the digits that are shown.
 fn as_shown(value: f64) -> f64 {
     format!("{value:.*}", decimals(value)).parse().unwrap_or(value)
 }

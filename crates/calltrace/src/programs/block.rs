@@ -1,5 +1,5 @@
-//! The programs at the block layer. They count the bytes that a system call requests from devices,
-//! and record the requests of all devices from issue to completion.
+//! The BPF programs at the block layer. They count the bytes that each system call reads from or
+//! writes to devices, and record the requests of all devices from issue to completion.
 
 use super::common::Writer;
 use super::{Context, Program, calls};
@@ -7,14 +7,14 @@ use crate::assembler::{Do, FRAME, Helper, If, Width};
 use crate::layout::{BioLayout, BlockLayout};
 use crate::record::{self, Kind};
 
-/// Offsets in the state of a request in progress: start, process and thread, device and flags,
-/// sector, bytes.
+/// Offsets in the map entry of a request in progress. `THREAD` includes the process id, and the
+/// flags follow the device number.
 const START: i16 = 0;
 const THREAD: i16 = 8;
 const DEVICE: i16 = 16;
 const SECTOR: i16 = 24;
 const BYTES: i16 = 32;
-/// Length of the state of a request in progress (bytes).
+/// Size of the map entry of a request in progress (bytes).
 pub const STATE_BYTES: u32 = 40;
 
 const KEY: i16 = -8;
@@ -23,11 +23,12 @@ const POINTER: i16 = -56;
 const MINOR: i16 = -64;
 const NOW: i16 = -72;
 
-/// Mask of the operation in the flags. The operation is 0 for a read and 1 for a write.
+/// Bits of the request flags that contain the operation. A read has the value 0, and a write has
+/// the value 1.
 const OPERATION_MASK: i32 = 0xFF;
 
-/// Program for the submission of a bio. If the bio reads or writes, adds the length of the bio to
-/// the bytes of the system call in progress.
+/// Creates the program that runs when a bio is submitted. If the bio is a read or a write, the
+/// program adds the length of the bio to the device bytes of the current system call.
 pub fn bio(context: &Context<'_>, layout: &BioLayout) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
@@ -46,8 +47,8 @@ pub fn bio(context: &Context<'_>, layout: &BioLayout) -> Program {
     w.finish("block_bio_queue", out)
 }
 
-/// Program for the issue of a request to its driver. Saves the start and the properties of the
-/// request.
+/// Creates the program that runs when a request is issued to the driver. The program saves the
+/// start and the properties of the request.
 pub fn issue(context: &Context<'_>, layout: &BlockLayout) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
@@ -76,7 +77,7 @@ pub fn issue(context: &Context<'_>, layout: &BlockLayout) -> Program {
     w.finish("block_rq_issue", out)
 }
 
-/// Program for the completion of a request. Writes the record of the request.
+/// Creates the program that runs when a request completes. The program writes the record.
 pub fn complete(context: &Context<'_>, layout: &BlockLayout) -> Program {
     let mut w = Writer::new(context);
     let (out, done) = (w.asm.label(), w.asm.label());

@@ -1,5 +1,5 @@
-//! The programs at the entry and the exit of system calls. At the entry, the time and the arguments
-//! of a call of a watched process are saved. At the exit, the records are written.
+//! The BPF programs at the entry and the exit of system calls. The entry program saves the time and
+//! the arguments if the process is watched. The exit program writes the records.
 
 use super::common::{CURRENT_FOLDER, FILE_BYTES, Writer};
 use super::{Context, Lost, Program};
@@ -7,7 +7,7 @@ use crate::assembler::{Do, FRAME, Helper, If, Label, Width};
 use crate::calls::{ARGUMENTS, NUMBERS, REGISTER_BYTES, REGISTERS_AT};
 use crate::record::{self, Kind};
 
-/// How a call is traced: the lowest byte of an action.
+/// The kinds of calls ([`crate::calls::Kind`]) as numbers in the lowest byte of an action.
 pub const DESCRIPTOR: i32 = 1;
 pub const OPEN: i32 = 2;
 pub const AIO_SUBMIT: i32 = 3;
@@ -15,11 +15,10 @@ pub const AIO_REAP: i32 = 4;
 pub const PLAIN: i32 = 5;
 pub const FOLDER_CHANGE: i32 = 6;
 
-/// Offsets in the state of a call in progress: number, start, bytes requested from devices, action,
-/// thread (0 if no call is in progress), number of times that the thread had slept before the call,
-/// and registers with the arguments. The low bits of the thread id are the index of the call in the
-/// map, so no search is needed. Two threads with the same index are distinguished by their full
-/// ids.
+/// Offsets in the map entry of a call in progress. The low bits of the thread id are the index of
+/// the entry, so no search is needed. `THREAD` is the full id, because two threads may have the
+/// same index. It is 0 if no call is in progress. `SLEEPS` is the number of times that the thread
+/// slept before the call.
 const NUMBER: i16 = 0;
 const START: i16 = 8;
 pub const DEVICE_BYTES: i16 = 16;
@@ -27,13 +26,13 @@ const ACTION: i16 = 24;
 pub const THREAD: i16 = 32;
 const SLEEPS: i16 = 40;
 const REGISTERS: i16 = 48;
-/// Length of the state of a call in progress (bytes).
+/// Size of the map entry of a call in progress (bytes).
 pub const STATE_BYTES: u32 = REGISTERS as u32 + REGISTER_BYTES as u32;
 
-/// Maximum number of requests of one call that are recorded.
+/// Maximum number of requests that are recorded for one libaio call.
 const BATCH_MAX: i32 = 128;
 
-/// Offsets on the stack of the program at the exit of a call.
+/// Stack offsets of the programs in this file.
 const KEY: i16 = -8;
 const RESULT: i16 = -16;
 const NOW: i16 = -24;
@@ -43,18 +42,16 @@ const FOLDER: i16 = -96;
 const ITEM: i16 = -168;
 const POINTER: i16 = -176;
 const SLEPT: i16 = -184;
-/// The lowest of the stack offsets of the exit program.
+/// Lowest stack offset of the exit program.
 #[cfg(test)]
 pub const LOWEST: i16 = SLEPT;
 
-/// Lengths of a request (`struct iocb`) and of a completion (`struct io_event`) of Linux native
-/// asynchronous I/O in memory (bytes).
+/// Sizes of a libaio request (`struct iocb`) and of a completion (`struct io_event`) (bytes).
 const IOCB_BYTES: i32 = 64;
 const IO_EVENT_BYTES: i32 = 32;
 
-/// Sets r8 to the address of the map entry for the thread in r7. Jumps to `out` if there is no
-/// entry. The verifier demands this check, although each index has an entry. Uses the stack at
-/// [`KEY`].
+/// Sets r8 to the address of the map entry for the thread in r7. The entry always exists, but the
+/// verifier demands a check, which jumps to `out`. Uses the stack at [`KEY`].
 pub fn find_call(w: &mut Writer<'_>, out: Label) {
     w.asm.copy(1, 7);
     w.asm.number(Do::And, 1, (super::CALLS_MAX - 1) as i32);
@@ -64,7 +61,7 @@ pub fn find_call(w: &mut Writer<'_>, out: Label) {
     w.asm.copy(8, 0);
 }
 
-/// Sets r1 to the thread id. Register r7 contains both the process id and the thread id.
+/// Sets r1 to the thread id, which is the low half of r7.
 pub fn thread(w: &mut Writer<'_>) {
     w.asm.copy(1, 7);
     w.asm.number(Do::ShiftLeft, 1, 32);
@@ -79,7 +76,8 @@ pub fn find_own_call(w: &mut Writer<'_>, out: Label) {
     w.asm.jump_if_register(If::NotEqual, 1, 2, out);
 }
 
-/// Program for the entry of a system call. Saves the state of the call.
+/// Creates the program that runs at the entry of a system call. The program saves the start and the
+/// arguments of the call.
 pub fn enter(context: &Context<'_>) -> Program {
     let mut w = Writer::new(context);
     let (out, free) = (w.asm.label(), w.asm.label());
@@ -117,13 +115,15 @@ pub fn enter(context: &Context<'_>) -> Program {
     w.finish("sys_enter", out)
 }
 
-/// Sets r1 to the number of times that the current thread has slept. Uses the stack at [`SLEPT`].
+/// Sets r1 to the number of times that the current thread has slept (its voluntary context
+/// switches). Uses the stack at [`SLEPT`].
 fn read_sleeps(w: &mut Writer<'_>) {
     w.asm.call(Helper::CurrentTask);
     w.follow(1, 0, w.context.layout.task.sleeps, SLEPT);
 }
 
-/// Program for the exit of a system call. Writes the records of the call.
+/// Creates the program that runs at the exit of a system call. The program writes the records of
+/// the call.
 pub fn exit(context: &Context<'_>) -> Program {
     let mut w = Writer::new(context);
     let [out, done, open, submit, reap, plain] = std::array::from_fn(|_| w.asm.label());
@@ -161,7 +161,7 @@ pub fn exit(context: &Context<'_>) -> Program {
     w.finish("sys_exit", out)
 }
 
-/// Sets r1 to the argument whose offset in the registers is in the low bits of r1.
+/// Replaces the offset in the low byte of r1 with the saved argument at this offset.
 fn argument(w: &mut Writer<'_>) {
     w.asm.number(Do::And, 1, 0x38);
     w.asm.register(Do::Add, 1, 8);
@@ -213,8 +213,8 @@ fn put_call(w: &mut Writer<'_>) {
     w.put_stack(record::SLEEPS, SLEPT, 8);
 }
 
-/// Writes one record for an opened file or for a new working directory, with the path and the
-/// directory at which a relative path starts.
+/// Writes one record for an opened file or a new working directory. The record includes the path
+/// and the directory in which a relative path starts.
 fn of_open(w: &mut Writer<'_>, done: Label) {
     let [here, opened, described, no_path] = std::array::from_fn(|_| w.asm.label());
     w.asm.load(Width::Double, 1, FRAME, RESULT);
@@ -270,8 +270,8 @@ fn of_open(w: &mut Writer<'_>, done: Label) {
     w.asm.jump(done);
 }
 
-/// Begins a loop over the items of a call, with r9 as the index. Jumps to `done` after the last
-/// item. Items beyond [`BATCH_MAX`] are counted as lost.
+/// Begins a loop over the requests or completions of a libaio call, with r9 as the index. Jumps to
+/// `done` after the last item. Items beyond [`BATCH_MAX`] are counted as lost.
 fn begin_loop(w: &mut Writer<'_>, done: Label) -> Label {
     let (again, within) = (w.asm.label(), w.asm.label());
     w.asm.set(9, 0);
@@ -293,14 +293,15 @@ fn end_loop(w: &mut Writer<'_>, again: Label) {
     w.asm.jump(again);
 }
 
-/// Copies `bytes` bytes at the address in r3 from the memory of the process to the stack.
+/// Copies `bytes` bytes of the process's memory to the stack at `to`. The source address is in r3.
 fn read_user(w: &mut Writer<'_>, to: i16, bytes: i32) {
     w.asm.stack(1, to);
     w.asm.set(2, bytes);
     w.asm.call(Helper::ReadUser);
 }
 
-/// Sets r3 to the argument with the index `argument`, plus r9 * `step`.
+/// Sets r3 to the address of item r9 in an array. `argument` is the index of the argument that
+/// points to the array, and `step` is the size of an item (bytes).
 fn item_address(w: &mut Writer<'_>, argument: usize, step: i32) {
     w.asm.load(Width::Double, 3, 8, REGISTERS + i16::from(ARGUMENTS[argument]));
     w.asm.copy(1, 9);

@@ -1,43 +1,43 @@
-//! Code that several programs share, to read kernel memory, describe a file, or write a record.
+//! Instructions that several BPF programs share: they read kernel memory, describe a file, or write
+//! a record.
 
 use super::{Context, Lost, Program, WATCHED};
 use crate::assembler::{Assembler, Do, FRAME, Helper, If, Label, Register, Width};
 use crate::record::Kind;
 
-/// Flag of `bpf_ringbuf_submit` that does not wake the reader, because the reader polls.
+/// Flag of `bpf_ringbuf_submit` (`BPF_RB_NO_WAKEUP`). The reader polls, so it need not be woken.
 const NO_WAKEUP: i32 = 1;
-/// Mask of the file type in a mode (`inode(7)`), and the type of a block device.
+/// Bits of a file mode that contain the file type, and the type of a block device (`inode(7)`).
 const TYPE_MASK: i32 = 0o170_000;
 const TYPE_DEVICE: i32 = 0o060_000;
 
-/// Maximum length of a part of a structure that is copied at once to read several members (bytes).
+/// Maximum length of kernel memory that is copied at once to read several members (bytes).
 const SPAN_MAX: i32 = 128;
-/// Stack offset at which functions keep members of structures. Before Linux 6.13, all functions of
-/// a call chain together may use at most 512 bytes of stack. The kernel rounds the usage of each
-/// function up to 32 bytes. Functions that call other functions therefore use [`FEW_MEMBERS`].
+/// Stack offset of copied structure members in functions that call no other function. Other
+/// functions use less stack ([`FEW_MEMBERS`]), because a chain of function calls may use at most
+/// 512 bytes of stack before Linux 6.13. The kernel rounds the usage of each function up to a
+/// multiple of 32 bytes.
 const MEMBERS: i16 = -144;
-/// Stack offset at which functions that call other functions keep two adjacent members.
+/// Stack offset of two adjacent structure members in functions that call other functions.
 const FEW_MEMBERS: i16 = -32;
 
-/// Value of `dfd` for calls that start in the working directory (`AT_FDCWD`).
+/// Directory descriptor that means the working directory (`AT_FDCWD`).
 pub const CURRENT_FOLDER: i32 = -100;
 
-/// Length of the description of a file: inode, device and mode, flags, position (bytes).
+/// Size of a file description, which contains the inode, device, mode, flags and position (bytes).
 pub const FILE_BYTES: i16 = 32;
 
-/// A program that is being written, and the context of all programs.
+/// Assembles one BPF program.
 pub struct Writer<'a> {
     pub asm: Assembler,
     pub context: &'a Context<'a>,
-    /// Label of the function that fills in the description of a file, given its descriptor.
+    /// Label of the function that describes the file of a descriptor.
     descriptor: Label,
-    /// Label of the function that fills in the description of a file, given the address of the
-    /// kernel's `struct file`.
+    /// Label of the function that describes the kernel's `struct file`.
     file: Label,
-    /// Label of the function that describes a file without its inode.
+    /// Label of the function that describes a `struct file` without its inode.
     open_file: Label,
-    /// Label of the function that fills in the description of a file, given the address of the
-    /// kernel's `struct inode`.
+    /// Label of the function that describes the kernel's `struct inode`.
     inode: Label,
     /// Label of the function that describes the working directory.
     folder: Label,
@@ -66,8 +66,9 @@ impl<'a> Writer<'a> {
         self.asm.load(Width::Double, to, FRAME, place);
     }
 
-    /// Sets r7 to the process and thread id, and r1 to the value of the process in the map of
-    /// watched processes. Jumps to `out` if the process is not in the map. Uses the stack at -8.
+    /// Sets r7 to the ids of the current process and thread, and r1 to the value of the process in
+    /// the map of watched processes. Jumps to `out` if the map does not contain the process. Uses
+    /// the stack at -8.
     pub fn load_watched(&mut self, out: Label) {
         self.asm.call(Helper::ProcessAndThread);
         self.asm.copy(7, 0);
@@ -85,16 +86,16 @@ impl<'a> Writer<'a> {
         self.asm.jump_if(If::NotEqual, 1, WATCHED as i32, out);
     }
 
-    /// Sets r0 to the address of the value in a map for the key on the stack, or to 0 if the map
-    /// does not contain the key.
+    /// Looks up the key at the stack offset `key` in a map. Sets r0 to the address of the value, or
+    /// to 0 if the map does not contain the key.
     pub fn look_up(&mut self, map: i32, key: i16) {
         self.asm.map(1, map);
         self.asm.stack(2, key);
         self.asm.call(Helper::MapLookup);
     }
 
-    /// Copies members of a kernel structure, each of at most 8 bytes, to the stack at `to`, and
-    /// returns their stack offsets. Members that are close together are copied at once.
+    /// Copies members of a kernel structure to the stack at `to`, and returns their stack offsets.
+    /// Each member has at most 8 bytes. Members that are close together are copied at once.
     pub fn read_members<const N: usize>(
         &mut self,
         to: i16,
@@ -114,13 +115,13 @@ impl<'a> Writer<'a> {
         places
     }
 
-    /// Sets an entry of a map. Key and value are on the stack. If the map is full, counts a lost
-    /// request.
+    /// Sets an entry of a map. `key` and `value` are stack offsets. If the map is full, counts a
+    /// lost request.
     pub fn update(&mut self, map: i32, key: i16, value: i16) {
         self.update_or_count(map, key, value, Lost::InProgress);
     }
 
-    /// Like [`Writer::update`], but counts a failed update as a loss of the kind `loss`.
+    /// Like [`Writer::update`], but counts a failed update as `loss`.
     pub fn update_or_count(&mut self, map: i32, key: i16, value: i16, loss: Lost) {
         self.asm.map(1, map);
         self.asm.stack(2, key);
@@ -133,7 +134,7 @@ impl<'a> Writer<'a> {
         self.asm.place(done);
     }
 
-    /// Removes the key on the stack from a map.
+    /// Removes the key at the stack offset `key` from a map.
     pub fn delete(&mut self, map: i32, key: i16) {
         self.asm.map(1, map);
         self.asm.stack(2, key);
@@ -145,8 +146,7 @@ impl<'a> Writer<'a> {
         self.count_loss(what, place, None);
     }
 
-    /// Counts several lost events. The register `number`, which must be one of r6 to r9, contains
-    /// how many events were lost.
+    /// Counts several lost events. Their number is in the register `number`, one of r6 to r9.
     pub fn count_many(&mut self, what: Lost, place: i16, number: Register) {
         self.count_loss(what, place, Some(number));
     }
@@ -164,9 +164,9 @@ impl<'a> Writer<'a> {
         self.asm.place(none);
     }
 
-    /// Sets r0 to a new record of `bytes` bytes and writes the first two words of the record: the
-    /// kind, and r7 with the process and thread. If there is no space, counts the loss and jumps to
-    /// `out`. Uses the stack at `place`.
+    /// Reserves a record of `bytes` bytes in the ring buffer and sets r0 to its address. Writes the
+    /// kind, and the process and thread ids from r7. If the buffer is full, counts the loss and
+    /// jumps to `out`. Uses the stack at `place`.
     pub fn reserve(&mut self, kind: Kind, bytes: usize, place: i16, out: Label) {
         self.asm.map(1, self.context.ring);
         self.asm.set(2, bytes as i32);
@@ -181,12 +181,12 @@ impl<'a> Writer<'a> {
         self.asm.store(Width::Double, 0, 8, 7);
     }
 
-    /// Copies words from the stack into the record at r0. Overwrites r1.
+    /// Copies `bytes` bytes from the stack at `from` into the record at r0. Overwrites r1.
     pub fn put_stack(&mut self, at: i16, from: i16, bytes: i16) {
         self.put(at, FRAME, from, bytes);
     }
 
-    /// Copies words from memory at `base + from` into the record at r0. Overwrites r1.
+    /// Copies `bytes` bytes from `base + from` into the record at r0. Overwrites r1.
     pub fn put(&mut self, at: i16, base: Register, from: i16, bytes: i16) {
         for step in (0..bytes).step_by(8) {
             self.asm.load(Width::Double, 1, base, from + step);
@@ -201,14 +201,14 @@ impl<'a> Writer<'a> {
         self.asm.call(Helper::RingSubmit);
     }
 
-    /// Writes zeros to the stack.
+    /// Writes zeros to the stack at `at`.
     pub fn clear(&mut self, at: i16, bytes: i16) {
         for step in (0..bytes).step_by(8) {
             self.asm.store_number(Width::Double, FRAME, at + step, 0);
         }
     }
 
-    /// Writes a description of a file to the stack at `to`. The descriptor of the file is in r1.
+    /// Describes the file whose descriptor is in r1. Writes the description to the stack at `to`.
     /// Sets r0 to the type of the file, or to 0 if there is no file.
     pub fn describe_descriptor(&mut self, to: i16) {
         self.uses[0] = true;
@@ -216,29 +216,30 @@ impl<'a> Writer<'a> {
         self.asm.call_label(self.descriptor);
     }
 
-    /// Writes a description of a file to the stack at `to`. The address of the file is in r1.
+    /// Describes the `struct file` at the address in r1. Writes the description to the stack at
+    /// `to`.
     pub fn describe_file(&mut self, to: i16) {
         self.uses[1] = true;
         self.asm.stack(2, to);
         self.asm.call_label(self.file);
     }
 
-    /// Writes a description of an inode to the stack at `to`. The address of the inode is in r1.
+    /// Describes the inode at the address in r1. Writes the description to the stack at `to`.
     pub fn describe_inode(&mut self, to: i16) {
         self.uses[2] = true;
         self.asm.stack(2, to);
         self.asm.call_label(self.inode);
     }
 
-    /// Writes a description of the working directory of the process to the stack at `to`.
+    /// Describes the working directory of the process. Writes the description to the stack at `to`.
     pub fn describe_folder(&mut self, to: i16) {
         self.uses[3] = true;
         self.asm.stack(2, to);
         self.asm.call_label(self.folder);
     }
 
-    /// Places `out` at the end of the program, adds the functions that the program uses, and
-    /// returns the program.
+    /// Puts the label `out` at the end of the program, adds the functions that the program calls,
+    /// and returns the program.
     pub fn finish(mut self, tracepoint: &'static str, out: Label) -> Program {
         self.asm.place(out);
         self.asm.set(0, 0);
@@ -299,7 +300,7 @@ impl<'a> Writer<'a> {
         self.end_function(none);
     }
 
-    /// Adds the function that describes the flags and the position of a file. Arguments: r1 =
+    /// Adds the function that describes the flags and the position of an open file. Arguments: r1 =
     /// address of the file, r2 = address of the description. Result: r0 = address of the inode.
     fn open_file_function(&mut self) {
         let layout = self.context.layout.file;
@@ -366,7 +367,8 @@ impl<'a> Writer<'a> {
         self.end_function(none);
     }
 
-    /// Begins a function, which keeps its first argument in r6 and its second argument in r7.
+    /// Begins a function: copies its first argument to r6 and its second argument to r7. Returns a
+    /// label for [`Writer::end_function`].
     fn begin_function(&mut self, label: Label) -> Label {
         self.asm.place(label);
         self.asm.copy(6, 1);

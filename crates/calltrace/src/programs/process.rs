@@ -1,5 +1,5 @@
-//! The programs that follow processes: children of watched processes become watched, and the names
-//! of executed programs are recorded. A further program records page faults in mapped files.
+//! The BPF programs that follow processes. Children of watched processes become watched, and the
+//! names of executed programs are recorded. Another program records page faults in mapped files.
 
 use super::common::{FILE_BYTES, Writer};
 use super::{Context, Lost, Program, WATCHED, calls};
@@ -14,8 +14,8 @@ const NOW: i16 = -48;
 const FILE: i16 = -80;
 const PARENT: i16 = -88;
 
-/// Program for the creation of a process or thread (arguments: `parent, child`). A child process of
-/// a watched process becomes watched.
+/// Creates the program that runs when a process or thread is created (tracepoint arguments:
+/// `parent, child`). Child processes of a watched process become watched.
 pub fn fork(context: &Context<'_>) -> Program {
     let layout = context.layout.task;
     let mut w = Writer::new(context);
@@ -44,8 +44,8 @@ pub fn fork(context: &Context<'_>) -> Program {
     w.finish("sched_process_fork", out)
 }
 
-/// Program for the execution of an executable file (arguments: `task, ..`). Records the new name of
-/// the process.
+/// Creates the program that runs when a process executes a file (tracepoint arguments: `task, ..`).
+/// The program records the new name of the process.
 pub fn exec(context: &Context<'_>) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
@@ -58,9 +58,9 @@ pub fn exec(context: &Context<'_>) -> Program {
     w.finish("sched_process_exec", out)
 }
 
-/// Program for the exit of a thread (arguments: `task, ..`). Discards the call in progress of this
-/// thread, such as the call that ends the thread. If this is the last thread of a process, the
-/// process is no longer watched.
+/// Creates the program that runs when a thread exits (tracepoint arguments: `task, ..`). The
+/// program discards a call that the thread did not finish. If this is the last thread of the
+/// process, the process is no longer watched.
 pub fn exit(context: &Context<'_>) -> Program {
     let layout = context.layout.task;
     let mut w = Writer::new(context);
@@ -85,7 +85,8 @@ pub fn exit(context: &Context<'_>) -> Program {
     w.finish("sched_process_exit", out)
 }
 
-/// Program for a page fault in a mapped file. Records the page and the file.
+/// Creates the program that runs at a page fault in a mapped file. The program records the page and
+/// the file.
 pub fn fault(context: &Context<'_>, layout: &FaultLayout) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
@@ -107,7 +108,7 @@ pub fn fault(context: &Context<'_>, layout: &FaultLayout) -> Program {
     w.finish("mm_filemap_fault", out)
 }
 
-/// Writes a record with the process name that is on the stack.
+/// Writes a record with the process name at the stack offset [`NAME`].
 fn put_named(w: &mut Writer<'_>, kind: Kind, out: Label) {
     w.asm.call(Helper::Now);
     w.asm.store(Width::Double, FRAME, NOW, 0);

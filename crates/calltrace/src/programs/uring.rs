@@ -1,5 +1,5 @@
-//! The programs at the submission and the completion of io_uring requests. The completion writes
-//! one record that contains both times.
+//! The BPF programs at the submission and the completion of io_uring requests. The completion
+//! program writes one record with the times of both.
 
 use super::common::{FILE_BYTES, Writer};
 use super::{Context, Program};
@@ -7,14 +7,13 @@ use crate::assembler::{FRAME, Helper, If, Width};
 use crate::layout::UringLayout;
 use crate::record::{self, Kind};
 
-/// Offsets in the state of a request in progress: start, process and thread, opcode, length,
-/// position.
+/// Offsets in the map entry of a request in progress. `THREAD` includes the process id.
 const START: i16 = 0;
 const THREAD: i16 = 8;
 const OPCODE: i16 = 16;
 const LENGTH: i16 = 24;
 const POSITION: i16 = 32;
-/// Length of the state of a request in progress (bytes).
+/// Size of the map entry of a request in progress (bytes).
 pub const STATE_BYTES: u32 = 40;
 
 const KEY: i16 = -16;
@@ -23,7 +22,8 @@ const FILE: i16 = -88;
 const NOW: i16 = -96;
 const RESULT: i16 = -104;
 
-/// Program for the submission of a request. Saves the start and the properties of the request.
+/// Creates the program that runs when a request is submitted. The program saves the start and the
+/// properties of the request.
 pub fn submit(context: &Context<'_>, layout: &UringLayout) -> Program {
     let mut w = Writer::new(context);
     let out = w.asm.label();
@@ -42,8 +42,8 @@ pub fn submit(context: &Context<'_>, layout: &UringLayout) -> Program {
     w.finish("io_uring_submit_req", out)
 }
 
-/// Program for the completion of a request. Any process may be running at that time, so the process
-/// of the request is taken from the saved state.
+/// Creates the program that runs when a request completes. Any process may be running at that time,
+/// so the program reads the process of the request from the map entry.
 pub fn complete(context: &Context<'_>, layout: &UringLayout) -> Program {
     let mut w = Writer::new(context);
     let (out, done, has_file) = (w.asm.label(), w.asm.label(), w.asm.label());

@@ -2,9 +2,9 @@
 //! bad hosts.
 //!
 //! All spreads are standard deviations of logarithms. The speed of a host has two random factors
-//! with a spread of 1.7% each: the first is common to all workloads, and the second is different
-//! for each workload. The distributions of both factors have heavier tails than a normal
-//! distribution. Runs and trials vary too, so that one run shows a spread of 3% between hosts.
+//! with a spread of 1.7% each. The first factor is common to all workloads, and the second differs
+//! between workloads. Both have heavier tails than a normal distribution. Runs and trials vary too,
+//! so the measured spread between hosts is 3% in a single run.
 
 use std::collections::BTreeMap;
 
@@ -21,13 +21,13 @@ const WEEK_NS: i64 = 7 * 86_400_000_000_000;
 /// Start of the first run of the fleet: 2025-01-06 (ns since 1970).
 const FIRST_RUN_UNIX_NS: i64 = 1_736_121_600_000_000_000;
 
-/// Spread of speed between hosts, common to all workloads of a host.
+/// Spread between hosts of the speed factor that is common to all workloads.
 const SPREAD_SHARED: f64 = 0.017;
-/// Spread of speed between hosts, different for each workload.
+/// Spread between hosts of the speed factor that differs between workloads.
 const SPREAD_ALONE: f64 = 0.017;
 /// Spread of tail latency between hosts.
 const SPREAD_TAIL: f64 = 0.10;
-/// Degrees of freedom of Student's distribution for these spreads.
+/// Degrees of freedom of Student's distribution for the spreads between hosts.
 const SPREAD_FREEDOM: u32 = 10;
 
 /// What is wrong with a bad host.
@@ -39,14 +39,13 @@ pub enum Ailment {
     Bimodal,
     /// The firmware is old: 12% fewer random requests per second.
     OldFirmware,
-    /// The link runs at half of its speed, so sequential rates are halved.
+    /// The PCIe link runs at half of its speed, so sequential rates are halved.
     HalfLink,
-    /// The 99.9th percentile of the latency of random requests is three times as high. The median
-    /// is the same.
+    /// The p99.9 latency of random requests is tripled. The median is normal.
     Tail,
     /// After a minute of load, the rate falls by 40%.
     Throttled,
-    /// Another I/O scheduler is selected: 10% fewer random requests per second.
+    /// The I/O scheduler is `mq-deadline` instead of `none`: 10% fewer random requests per second.
     Scheduler,
 }
 
@@ -74,12 +73,12 @@ impl Ailment {
     }
 }
 
-/// A device model, with its rates in the order of the workloads.
+/// A device model.
 #[derive(Debug)]
 pub struct Model {
     /// Name of the model, as the device reports it.
     pub name: &'static str,
-    /// Requests per second in each workload.
+    /// Requests per second in each of the `WORKLOADS`.
     pub requests_per_s: [f64; WORKLOADS.len()],
     firmwares: [(&'static str, f64); 2],
     old_firmware: &'static str,
@@ -165,8 +164,8 @@ fn machine(seed: u64, number: usize, ailment: Option<Ailment>) -> Machine {
     // the middle runs.
     let first = if happens(random, 0.5) { 0 } else { 3 + random.usize(..3) };
     let hour_ns = between(random, 0.0, 24.0 * 3_600e9) as i64;
-    // Most hosts get a new kernel before one of their runs, which does not change their results.
-    // One host in a hundred has a special kernel in all runs.
+    // Most hosts get a new kernel between two runs. One host in a hundred has a special kernel in
+    // all runs. The kernel does not change the results.
     let replaced = 1 + random.usize(..RUNS + 2);
     let special = happens(random, 0.01);
     let kernel = |run| match (special, run >= replaced) {
@@ -194,8 +193,8 @@ fn machine(seed: u64, number: usize, ailment: Option<Ailment>) -> Machine {
 /// Returns the random number generator of a host for one purpose. Each purpose has a separate
 /// sequence of random numbers.
 pub fn random_of(seed: u64, number: usize, purpose: u64) -> Rng {
-    // Each number passes through a generator, so that the random numbers of neighbouring hosts are
-    // unrelated.
+    // Hosts have consecutive numbers. Each number passes through a generator, so that the random
+    // numbers of different hosts are unrelated.
     let mut mixed = Rng::with_seed(seed);
     let mut mixed = Rng::with_seed(mixed.u64(..) ^ number as u64);
     Rng::with_seed(mixed.u64(..) ^ purpose)

@@ -6,12 +6,11 @@
 //! ```
 //!
 //! Each host has several runs with several workloads. Healthy hosts differ a little, some trials
-//! and runs are disturbed, and a few hosts are bad, each with one defect. The results are generated
-//! with the program's own code: it judges each trial, converts the trials to rows, and writes them
-//! to the database. The list of bad hosts is printed as JSON. `cargo xtask accuracy --only fleet`
-//! runs this example.
+//! and runs are disturbed, and a few hosts are bad, each with one defect. The code of halfpower
+//! itself judges the trials and writes the databases. The list of bad hosts is printed as JSON.
+//! `cargo xtask accuracy --only fleet` runs this example.
 
-// This example is a program whose result is printed to stdout.
+// This example prints its result to stdout.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod chance;
@@ -33,8 +32,7 @@ pub struct Options {
     pub hosts_per_file: usize,
     /// Seed of all random choices.
     pub seed: u64,
-    /// Whether histograms and series have only about a tenth of the rows of real histograms and
-    /// series.
+    /// Whether histograms and series have only about a tenth of their usual rows.
     pub thin: bool,
     /// Directory in which the databases are created. The directory must exist.
     pub folder: PathBuf,

@@ -32,11 +32,11 @@ pub struct Task {
     depth: u32,
     seconds: u64,
     trials: u32,
-    /// The 99th and the 99.9th percentile of the latency, as multiples of the median.
+    /// The p99 and p99.9 latencies, as multiples of the median.
     tail: [f64; 2],
 }
 
-/// The workloads of a run. The last one is long enough to make a device hot.
+/// The workloads of a run. The last workload is long enough to make a device hot.
 pub const WORKLOADS: [Task; 5] = [
     Task::random(100, 1, [1.4, 2.2]),
     Task::random(100, 32, [2.0, 4.0]),
@@ -76,9 +76,9 @@ impl Task {
     }
 }
 
-/// Spread of speed from run to run, common to all workloads of a host.
+/// Spread from run to run of the speed factor that is common to all workloads.
 const RUN_SPREAD_SHARED: f64 = 0.012;
-/// Spread of speed from run to run, different for each workload.
+/// Spread from run to run of the speed factor that differs between workloads.
 const RUN_SPREAD_ALONE: f64 = 0.006;
 /// Share of runs that are disturbed.
 const DISTURBED_RUNS: f64 = 0.02;
@@ -92,14 +92,14 @@ const RUN_SPREAD_TAIL: f64 = 0.04;
 const TRIAL_SPREAD_TAIL: f64 = 0.08;
 /// Degrees of freedom of Student's distribution for the spreads between trials.
 const TRIAL_FREEDOM: u32 = 4;
-/// Spread of the rate from one interval of a trial to the next.
+/// Spread of the rate between the intervals of a trial.
 const INTERVAL_SPREAD: f64 = 0.02;
 /// Pause between trials (ns).
 const PAUSE_NS: i64 = 2_000_000_000;
-/// Time after which a device becomes hot and slower (s).
+/// Time after which a throttling device becomes hot and slower (s).
 const HOT_AFTER_S: f64 = 60.0;
 
-/// Returns the points of a run of a host.
+/// Generates the points of one run of a host.
 pub fn points(seed: u64, host: &Machine, run: usize, thin: bool) -> Vec<Point> {
     let mut random = random_of(seed, host.number, 1 + run as u64);
     let random = &mut random;
@@ -128,8 +128,7 @@ pub fn points(seed: u64, host: &Machine, run: usize, thin: bool) -> Vec<Point> {
     all
 }
 
-/// The speed and the tail latency of a trial, including its random variation and the defect of the
-/// host.
+/// The speed and the tail latency of a trial, with random variation and the host's defect.
 struct Drawn {
     /// Logarithm of the speed.
     speed: f64,
@@ -167,7 +166,7 @@ impl Drawn {
     }
 }
 
-/// Generates a trial with a rate (requests per second at the start).
+/// Generates a trial. `requests_per_s` is the rate before the device becomes hot.
 fn trial(
     random: &mut Rng,
     task: &Task,
@@ -231,20 +230,19 @@ fn trial(
     trial
 }
 
-/// Generates the number of requests in each interval. A hot device is slower by 40%.
+/// Generates the number of requests in each interval. A hot device is 40% slower.
 fn series(
     random: &mut Rng,
     task: &Task,
     (requests_per_s, throttles): (f64, bool),
     thin: bool,
 ) -> Vec<SeriesPoint> {
-    // The program keeps at most about 600 intervals.
+    // Halfpower keeps at most about 600 intervals per trial.
     let ms = if task.seconds > 60 { 200 } else { 100 } * if thin { 10 } else { 1 };
     let length_ns = ms * 1_000_000;
     let count = task.seconds * 1000 / ms;
     let noise: Vec<f64> = (0..count).map(|_| (INTERVAL_SPREAD * normal(random)).exp()).collect();
-    // The noise is divided by its mean, so that the noise does not change the mean rate of the
-    // trial.
+    // The noise is divided by its mean, so that the mean rate of the trial does not change.
     let mean = noise.iter().sum::<f64>() / count as f64;
     let point = |(index, noise): (u64, f64)| {
         let start_ns = index * length_ns;
@@ -262,8 +260,8 @@ fn series(
 fn latency(task: &Task, requests: u64, per_s: f64, tail: f64, thin: bool) -> Histogram {
     let [p99, p99_9] = task.tail;
     let p99_9 = p99_9 * tail.exp();
-    // Points of the latency distribution: pairs (power, latency). The share of requests with a
-    // higher latency is 10^-power. The latency is a multiple of the median.
+    // Points of the latency distribution. Each pair (power, latency) means that a share of
+    // 10^-power of the requests has a higher latency. The latency is a multiple of the median.
     let shape: [(f64, f64); 7] = [
         (0.0, 0.8),
         (0.301, 1.0),

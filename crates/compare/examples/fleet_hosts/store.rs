@@ -1,4 +1,4 @@
-//! Writes the results of the fleet to databases, with the program's own conversions and store.
+//! Writes the results of the fleet to databases, with the same code as halfpower.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use crate::Options;
 use crate::host::{Machine, RUNS, random_of};
 use crate::measurement;
 
-/// Writes the databases, several of them in parallel.
+/// Writes the databases in parallel.
 pub fn write(options: &Options, hosts: &[Machine]) -> Result<(), String> {
     let files: Vec<&[Machine]> = hosts.chunks(options.hosts_per_file).collect();
     let next = AtomicUsize::new(0);
@@ -40,7 +40,7 @@ fn path(options: &Options, hosts: &[Machine]) -> PathBuf {
 fn database(options: &Options, hosts: &[Machine]) -> Result<(), results::Error> {
     let mut all = Store::open(path(options, hosts))?;
     for host in hosts {
-        // Trials are first added to a database in memory, without waiting for the disk. One
+        // Adding trials to a database in memory is fast, because nothing waits for the disk. One
         // transaction then merges this database into the file.
         let mut store = Store::in_memory()?;
         for run in 0..RUNS {

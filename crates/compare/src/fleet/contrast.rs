@@ -1,11 +1,11 @@
 //! Computes the mean rate over all workloads of a host, and ratios between the mean rates of two
 //! kinds of workloads.
 //!
-//! The rate of a host in a single workload differs from that of other hosts by chance. A real cause
-//! often affects all workloads of one kind. For example, a scheduler or a firmware makes all random
-//! requests slower and does not affect sequential requests. The ratio of the two means does not
-//! depend on causes that all workloads of the host share, such as the processor, and it scatters
-//! less than the rate of a single workload. The ratio therefore shows smaller differences.
+//! A mean over several workloads scatters less than the rate of a single workload, so it shows
+//! smaller differences between hosts. A ratio of two means shows a cause that affects only one kind
+//! of workload. For example, an I/O scheduler can make all random requests slower and not affect
+//! sequential requests. A cause that affects all workloads of a host, such as a slow processor,
+//! does not change the ratio.
 
 use analysis::fleet::{Standing, standings};
 use lab::point_key::PointKey;
@@ -13,7 +13,8 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use workload::Pattern;
 
-/// Lower limit of a workload's scatter when its weight in a mean is computed (0.1%).
+/// Minimum scatter (0.1%) in the calculation of weights. It limits the weight of a workload that
+/// hardly scatters.
 const SCATTER_MIN: f64 = 0.001;
 
 /// A mean rate over workloads, or a ratio of two mean rates.
@@ -37,7 +38,9 @@ impl Contrast {
     pub fn words(self) -> &'static str {
         match self {
             Contrast::All => "mean rate over all workloads",
-            Contrast::RandomToSequential => "rate of random compared with sequential requests",
+            Contrast::RandomToSequential => {
+                "rate of random requests compared with sequential requests"
+            }
             Contrast::ReadsToWrites => "rate of reads compared with writes",
         }
     }
@@ -66,25 +69,25 @@ pub struct Part<'a> {
     pub key: &'a PointKey,
     /// Logarithm of the ratio of the host's rate to the median of all hosts.
     pub log: f64,
-    /// Standard error of the logarithm.
+    /// Standard error of `log`.
     pub error: f64,
     /// Scatter of the rates of all hosts in this workload.
     pub scatter: f64,
 }
 
-/// A contrast of one host, compared with the same contrast of all hosts.
+/// A mean or ratio of one host, compared with the same mean or ratio of all hosts.
 #[derive(Clone, Copy, Debug)]
 pub struct Contrasted {
     /// The mean or ratio that was compared.
     pub contrast: Contrast,
-    /// Ratio of the host to the median of all hosts, with its probability.
+    /// The host's value divided by the median of all hosts, and the p-value of this ratio.
     pub standing: Standing,
-    /// Whether the mean of the host is below the mean of the other hosts. If the contrast has two
-    /// means, the mean that differs more decides.
+    /// Whether the host is slower than the median of all hosts. For a ratio of two means, this is
+    /// decided by the mean that is farther from the median.
     pub is_slower: bool,
 }
 
-/// Computes the contrasts of all hosts with one model, given the rates of each host.
+/// Computes all means and ratios of each host from its rates. The hosts must have the same model.
 pub fn contrasts(hosts: &[Vec<Part<'_>>]) -> Vec<Vec<Contrasted>> {
     let mut all: Vec<Vec<Contrasted>> = vec![Vec::new(); hosts.len()];
     for contrast in Contrast::ALL {
@@ -95,8 +98,8 @@ pub fn contrasts(hosts: &[Vec<Part<'_>>]) -> Vec<Vec<Contrasted>> {
             .collect();
         let values: Vec<f64> = means.iter().map(|(_, means)| means.value().exp()).collect();
         let errors: Vec<f64> = means.iter().map(|(_, means)| means.error).collect();
-        // All workloads of a host share causes such as the processor. Their mean therefore does not
-        // vary like a mean of independent values, and counts as a single value.
+        // The rates of a host are not independent, because they all depend on its processor, for
+        // example. Their mean therefore counts as a single value.
         let parts = match contrast {
             Contrast::All => 1,
             _ => means.iter().map(|(_, means)| means.least).min().unwrap_or(1),
@@ -110,14 +113,13 @@ pub fn contrasts(hosts: &[Vec<Part<'_>>]) -> Vec<Vec<Contrasted>> {
     all
 }
 
-/// The means of a host for one contrast.
 struct Means {
     /// Logarithms of the means. There is one mean for [`Contrast::All`], and two for other
     /// contrasts.
     logs: Vec<f64>,
     /// Standard error of [`Means::value`].
     error: f64,
-    /// Number of workloads in the mean that has fewer workloads.
+    /// Number of workloads in the mean. If there are two means, the smaller number.
     least: usize,
 }
 

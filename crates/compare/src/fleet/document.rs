@@ -22,16 +22,16 @@ pub struct FleetDocument {
     pub suspect: usize,
     /// Number of results that were left out because they are invalid.
     pub invalid: usize,
-    /// The models, sorted by number of hosts, the largest first.
+    /// The models. The model with the most hosts is first.
     pub models: Vec<FleetModel>,
 }
 
-/// All hosts with a target of one model.
+/// All hosts whose targets are of the same model.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetModel {
     /// Name of the model.
     pub model: String,
-    /// The hosts, the oddest first.
+    /// The hosts, sorted by verdict. Slower hosts are first.
     pub hosts: Vec<FleetHost>,
     /// The workloads that at least five hosts measured.
     pub workloads: Vec<FleetWorkload>,
@@ -50,25 +50,26 @@ pub struct FleetHost {
     pub target: String,
     /// Whether and how the host is odd.
     pub verdict: Oddness,
-    /// Probability that chance explains all values of the host, corrected for the number of hosts.
-    /// Null if no value of the host is compared.
+    /// Probability that all differences of the host from the other hosts are due to chance,
+    /// corrected for the number of hosts. Null if no value of the host is compared.
     pub probability: Option<f64>,
     /// Number of workloads in which the host is compared.
     pub workloads: usize,
     /// Number of workloads in which the host is odd.
     pub odd: usize,
-    /// Geometric mean, over workloads, of the host's rate divided by the median of all hosts. Null
-    /// if no workload is compared.
+    /// Mean rate of the host relative to the median of all hosts (1 if equal). It is the geometric
+    /// mean over the compared workloads. Null if no workload is compared.
     pub ratio: Option<f64>,
-    /// Start of the first run in which the host had one of its present outliers (ns since 1970).
-    /// Null if the host has had them since its first run.
+    /// Start of the first run in which the host was odd (ns since 1970). Null if the host is not
+    /// odd, or has been odd since its first run.
     pub since_unix_ns: Option<i64>,
     /// Means over workloads, and ratios of such means, in which the host is odd.
     pub contrasts: Vec<FleetContrast>,
-    /// Workloads whose trials are either fast or slow. Empty unless the host is odd because its
-    /// trials scatter.
+    /// Workloads whose trials are either fast or slow (bimodal). Empty unless the host is odd
+    /// because its trials scatter.
     pub levels: Vec<FleetLevels>,
-    /// Doubts about the host's results that few other hosts have. Empty unless the host is odd.
+    /// Reasons why results of the host are suspect. Reasons that are common on other hosts are left
+    /// out. Empty unless the host is odd.
     pub doubts: Vec<FleetDoubt>,
     /// Facts that few other hosts have. Empty unless the host is odd.
     pub unusual: Vec<UnusualFact>,
@@ -82,13 +83,13 @@ pub struct FleetHost {
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Oddness {
-    /// Slower than the others in at least one workload, and not faster in any.
+    /// Slower than the other hosts in at least one workload, and not faster in any.
     Slower,
-    /// Slower in some workloads and faster in others.
+    /// Slower than the other hosts in some workloads, and faster in others.
     SlowerAndFaster,
-    /// Neither slower nor faster, but with a higher tail latency or more scatter between trials.
+    /// As fast as the other hosts, but with a higher tail latency or more scatter between trials.
     Unsteady,
-    /// Faster than the others in at least one workload, and not slower in any.
+    /// Faster than the other hosts in at least one workload, and not slower in any.
     Faster,
     /// Not different from the other hosts.
     Alike,
@@ -163,11 +164,11 @@ pub enum FleetQuantity {
     Rate,
     /// Median tail latency of the runs since the last change of the tail latency (ns).
     TailLatency,
-    /// Scatter between the trials of a run: mean distance of the trials from their median, as a
-    /// share.
+    /// Scatter of the trials of a run: the mean deviation of their rates from the median rate, as a
+    /// share of the median.
     Scatter,
-    /// Last change of the rate: the rate after the change divided by the rate before, relative to
-    /// the same ratio of the other hosts.
+    /// The factor by which the rate last changed, divided by the median change of all hosts at the
+    /// same time.
     Change,
 }
 
@@ -184,8 +185,9 @@ pub struct FleetValue {
     pub ratio_low: f64,
     /// Upper bound of the ratio (95%).
     pub ratio_high: f64,
-    /// Probability that the value of a host without a fault is at least as far from the median, not
-    /// corrected for the number of values. For tail latency and scatter, only higher values count.
+    /// Probability that a host without a fault is at least as far from the median (p-value). It is
+    /// not corrected for the number of values. The tests of tail latency and scatter are one-sided,
+    /// because only higher values are odd.
     pub probability: f64,
     /// Whether the host is odd in this value.
     pub is_odd: bool,
@@ -197,7 +199,7 @@ pub struct FleetValue {
 /// A mean over workloads, or a ratio of two such means, in which a host is odd.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetContrast {
-    /// The mean or ratio.
+    /// The mean or ratio in which the host is odd.
     pub contrast: Contrast,
     /// Value of the host divided by the median of all hosts.
     pub ratio: f64,
@@ -205,8 +207,8 @@ pub struct FleetContrast {
     pub ratio_low: f64,
     /// Upper bound of the ratio (95%).
     pub ratio_high: f64,
-    /// Probability that a host without a fault is at least as far from the median, not corrected
-    /// for the number of values.
+    /// Probability that a host without a fault is at least as far from the median (p-value). It is
+    /// not corrected for the number of values.
     pub probability: f64,
 }
 
@@ -225,7 +227,7 @@ pub struct FleetLevels {
     pub trials: usize,
 }
 
-/// A doubt about the results of a host that few other hosts have.
+/// A reason why results of a host are suspect, if few other hosts have the same reason.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetDoubt {
     /// Description of the workload.
@@ -251,12 +253,12 @@ pub struct UnusualFact {
     pub value: String,
     /// Number of hosts with this value.
     pub hosts_with: usize,
-    /// Most frequent value of the fact. Null if the hosts without the fact are more numerous.
+    /// Most frequent value of the fact. Null if more hosts lack the fact than have this value.
     pub usual: Option<String>,
     /// Number of hosts with the most frequent value. If `usual` is null, number of hosts without
     /// the fact.
     pub hosts_with_usual: usize,
-    /// Number of hosts with this model of target.
+    /// Number of hosts of the model.
     pub hosts: usize,
 }
 
@@ -274,7 +276,7 @@ pub struct ChangedFact {
 /// A fact that several odd hosts have and few other hosts have.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Distinguishing {
-    /// Verdict that these odd hosts have in common.
+    /// Verdict on the odd hosts.
     pub hosts: Oddness,
     /// Name of the fact.
     pub fact: String,

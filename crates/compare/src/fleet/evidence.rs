@@ -1,6 +1,6 @@
-//! Reads the results of odd hosts a second time and collects evidence about these hosts: workloads
-//! with both fast and slow trials, doubts that few other hosts have, and facts that changed when
-//! the host became odd.
+//! Collects evidence about odd hosts: bimodal workloads (with fast and slow trials), reasons for
+//! suspect results that few other hosts have, and facts that changed when the host became odd. The
+//! trials of these hosts are read again, because they were not kept in memory.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -53,14 +53,13 @@ pub fn add(contents: &Contents, judged: &mut [Judged]) -> Outcome<()> {
     Ok(())
 }
 
-/// The runs of each host in which its results are in doubt.
+/// The runs with suspect results, for each host.
 struct Doubts {
-    /// Start times of the runs with a doubt (ns since 1970). The outer key is the workload and the
-    /// reason, and the inner key is the member.
+    /// Start times of the runs with a suspect result (ns since 1970). The outer key is the workload
+    /// and the reason, and the inner key is the member.
     runs_with: HashMap<(usize, usize), BTreeMap<usize, Vec<i64>>>,
 }
 
-/// A doubt that a host has and few other hosts have.
 struct RareDoubt {
     reason: usize,
     runs_with: usize,
@@ -78,9 +77,9 @@ impl Doubts {
         Doubts { runs_with }
     }
 
-    /// Returns the rare doubts of a host. At least half of the host's runs since the time `since`
-    /// have such a doubt, and at most a tenth of the other hosts have it in at least half of their
-    /// runs.
+    /// Returns the doubts that are common on a host and rare on other hosts. A doubt is common on a
+    /// host if at least half of the host's runs have it. A doubt is rare if it is common on at most
+    /// a tenth of the other hosts. Runs of the host before `since` are ignored.
     fn rare(
         &self,
         contents: &Contents,
@@ -138,8 +137,7 @@ impl OfHost<'_> {
         Ok(differences.map(|(fact, before, after)| ChangedFact { fact, before, after }).collect())
     }
 
-    /// Adds the levels of the trials and the rare doubts of one workload. Does nothing if the host
-    /// is not odd in this workload.
+    /// Adds the evidence from one workload. Does nothing if the host is not odd in this workload.
     fn add_workload(
         &self,
         host: &mut FleetHost,
@@ -166,8 +164,8 @@ impl OfHost<'_> {
         for RareDoubt { reason, runs_with, runs, others_with } in rare {
             let text = &self.contents.reasons[reason];
             let mut all = trials.iter().rev().flat_map(|trial| &trial.verdict.reasons);
-            // A reason that no trial has belongs to the whole point. Such a reason is shown without
-            // its numbers.
+            // The stored reason has no numbers. If the reason comes from a trial, the text with the
+            // numbers is shown instead.
             let reason = all.find(|reason| words_of(reason) == *text).unwrap_or(text).clone();
             let (workload, others) = (words.clone(), origin.members.len() - 1);
             host.doubts.push(FleetDoubt { workload, reason, runs_with, runs, others_with, others });
@@ -175,7 +173,7 @@ impl OfHost<'_> {
         Ok(())
     }
 
-    /// Reads the unsoaked trials of a workload, the oldest first.
+    /// Reads the trials of a workload that ran without a soaker, the oldest first.
     fn trials(&self, workload: usize) -> Outcome<Vec<Trial>> {
         let settings = &self.contents.workloads[workload].settings;
         let mut all = Vec::new();
@@ -193,8 +191,8 @@ impl OfHost<'_> {
     }
 }
 
-/// Returns the two levels of the trials since the scatter last changed. None if the trials are not
-/// clearly either fast or slow.
+/// Returns the rates of the fast and of the slow trials since the scatter last changed. None if the
+/// trials are not clearly bimodal.
 fn levels(workload: String, trials: &[Trial], result: &FleetResult) -> Option<FleetLevels> {
     let since = result.value(FleetQuantity::Scatter)?.since_unix_ns.unwrap_or(i64::MIN);
     let now = trials.iter().filter(|trial| trial.started_unix_ns >= since);

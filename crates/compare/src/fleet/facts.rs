@@ -1,7 +1,7 @@
 //! Finds facts that few hosts have, and facts that odd hosts share.
 //!
-//! A fact is a name and a value, such as `scheduler` and `none`. Names whose values differ on most
-//! hosts, such as serial numbers, explain nothing and are ignored.
+//! A fact has a name and a value. For example, the fact `scheduler` has the value `none`. Facts
+//! whose values differ on most hosts, such as serial numbers, explain nothing and are ignored.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -13,25 +13,25 @@ use super::document::{Distinguishing, Oddness, UnusualFact};
 
 /// A fact is unusual if at most this share of the hosts has it.
 const UNUSUAL_MAX: f64 = 0.02;
-/// A fact that odd hosts share is reported only if at least this many odd hosts have it.
+/// Minimum number of odd hosts that must share a fact before the fact is reported.
 const SHARED_MIN: usize = 2;
-/// Maximum number of shared facts that are reported for each verdict of odd hosts.
+/// Maximum number of shared facts that are reported for all odd hosts with the same verdict.
 const FACTS_MAX: usize = 5;
 
-/// A fact, as the indices of its name and of its value in `Facts::texts`.
+/// The indices in `Facts::texts` of the name and of the value of a fact.
 type Fact = (usize, usize);
 
-/// The facts of all hosts with one model.
+/// The facts of all hosts of one model.
 #[derive(Debug)]
 pub struct Facts {
     /// Texts of the names and values. Each text is stored once.
     texts: Vec<String>,
     /// The facts of each host, sorted.
     of_hosts: Vec<Vec<Fact>>,
-    /// Number of hosts with each fact, without facts whose values differ on most hosts.
+    /// Number of hosts with each fact. Facts whose values differ on most hosts are left out.
     counts: BTreeMap<Fact, usize>,
-    /// For each name, the fact with the most frequent value and the number of hosts with it. If the
-    /// hosts without the name are more numerous, None and the number of these hosts.
+    /// For each name, the fact with the most frequent value, and the number of hosts that have it.
+    /// If even more hosts lack the name, this is None and the number of hosts that lack the name.
     usual: HashMap<usize, (Option<Fact>, usize)>,
 }
 
@@ -60,8 +60,8 @@ impl Facts {
         counts.retain(|(name, _), _| 2 * values[name] <= members.len().max(4));
         let mut without: HashMap<usize, usize> = HashMap::new();
         for facts in &of_hosts {
-            // A list has several values under one name. The facts are sorted, so equal names are
-            // adjacent.
+            // A list has one fact for each of its values, all with the same name. The host is
+            // counted only once for this name.
             for of_name in facts.chunk_by(|a, b| a.0 == b.0) {
                 *without.entry(of_name[0].0).or_insert(members.len()) -= 1;
             }
@@ -105,7 +105,7 @@ impl Facts {
     }
 
     /// Returns the facts that several odd hosts share and few other hosts have. `verdicts` has one
-    /// verdict for each host. For each verdict, the least probable facts are first.
+    /// verdict for each host. The facts are sorted by verdict, and then by probability.
     pub fn distinguishing(&self, verdicts: &[Oddness]) -> Vec<Distinguishing> {
         let hosts = self.of_hosts.len();
         let kinds: HashSet<Oddness> = verdicts.iter().copied().filter(|v| v.is_odd()).collect();

@@ -1,15 +1,14 @@
-//! Decides which hosts are odd, and in which values.
+//! Decides which hosts are odd, and which of their values are odd.
 //!
-//! For each value of a host, the probability is computed that the value of a host without a fault
-//! is at least as far from the median. The harmonic mean of these probabilities is the probability
-//! of the host. It is corrected for the number of hosts (false-discovery rate 5%), so that at most
+//! Each value of a host has a p-value: the probability that a host without a fault is at least as
+//! far from the median of all hosts. The p-value of a host is the harmonic mean of the p-values of
+//! its values. It is corrected for the number of hosts (false-discovery rate 5%), so that at most
 //! one in twenty odd hosts is expected to be a false alarm. Hosts with unusual facts are more
-//! likely to be odd, so a quarter of the accepted errors is reserved for them.
+//! likely to be odd, so they get a higher weight in this correction.
 //!
-//! To find the values in which an odd host is odd, the probabilities of its values are then
-//! corrected for the number of values. This correction limits the probability that any of these
-//! values is wrong, because a host that is much slower in some workloads must not be reported as
-//! faster in another workload by chance.
+//! The p-values of the values of an odd host are corrected for the number of values (family-wise
+//! error rate). Otherwise, a host that is slower in many workloads could be reported as faster in
+//! another workload by chance.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -27,17 +26,18 @@ use super::facts::Facts;
 use super::present::{self, Moments, Present};
 use crate::matching::Settings;
 
-/// Share of the accepted errors that is reserved for hosts with unusual facts.
+/// Minimum total weight of the hosts with unusual facts in the correction for false discoveries.
+/// The weights of all hosts add up to 1.
 const UNUSUAL_SHARE: f64 = 0.25;
-/// Tail latencies that are higher by at most this share count as equal.
+/// A tail latency is not odd if it exceeds the median of all hosts by at most this share.
 const TAIL_TOLERATED: f64 = 0.25;
-/// Scatters that are higher by at most this share count as equal.
+/// A scatter is not odd if it exceeds the median of all hosts by at most this share.
 const SCATTER_TOLERATED: f64 = 1.0;
 
-/// Minimum number of runs of a host for which the spread between its runs is used.
+/// Minimum number of runs of a host that is included in the median spread of all hosts.
 const SPREAD_RUNS_MIN: usize = 3;
 
-/// A workload of the document, as indices of its data in [`Contents`].
+/// The indices in [`Contents`] of a workload and of the hosts that measured it.
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// Index of the workload in [`Contents::workloads`].
@@ -46,12 +46,12 @@ pub struct Origin {
     pub members: Vec<usize>,
 }
 
-/// A model of the document, with the indices of its data in [`Contents`].
+/// The verdicts on the hosts of a model, with the indices of their data in [`Contents`].
 #[derive(Debug)]
 pub struct Judged {
     /// The model with the verdicts on its hosts.
     pub model: FleetModel,
-    /// The origin of each workload of the model.
+    /// The indices of each workload of the model.
     pub origins: Vec<Origin>,
     /// For each host of the model, its index in [`Contents::members`].
     pub members: Vec<usize>,
@@ -73,7 +73,7 @@ struct Entry {
     values: Vec<Value>,
 }
 
-/// A workload on all hosts with one model.
+/// The values of all hosts of a model in a workload.
 struct Row {
     workload: usize,
     /// Scatter of the hosts' rates. None if too few hosts measured the workload.
@@ -131,7 +131,7 @@ fn weights(unusual: &[bool]) -> Vec<f64> {
     unusual.iter().map(weight).collect()
 }
 
-/// The results of all hosts in a workload, each with the index of its member.
+/// The index of each member that measured a workload, and its results in this workload.
 type OfHosts<'a> = Vec<(usize, &'a [Measurement])>;
 
 fn unjudged(contents: &Contents) -> Vec<Unjudged<'_>> {
@@ -162,7 +162,7 @@ fn unjudged(contents: &Contents) -> Vec<Unjudged<'_>> {
     all
 }
 
-/// Finds the times at which the values of each member last changed, over all its workloads.
+/// For each member, finds the times of the last changes in its means over all workloads.
 fn moments(contents: &Contents) -> HashMap<usize, Moments> {
     let mut of_members: BTreeMap<usize, Vec<&[Measurement]>> = BTreeMap::new();
     for ((_, member), results) in &contents.measured {
@@ -219,8 +219,8 @@ fn row(
     }
 }
 
-/// Returns the number of hosts whose runs all have a tail latency: p99 if `which` is 0, and p99.9
-/// if it is 1.
+/// Returns the number of hosts with a tail latency in all of their runs. `which` selects p99 (0) or
+/// p99.9 (1).
 fn with_tail(hosts: &[(usize, &[Measurement])], which: usize) -> usize {
     let has = |all: &[Measurement]| all.iter().all(|result| result.tails_ns[which].is_some());
     hosts.iter().filter(|(_, all)| has(all)).count()
@@ -247,9 +247,9 @@ fn compare(entries: &mut [Entry], quantity: FleetQuantity, all: &[Option<Present
     true
 }
 
-/// Returns the standard errors of the logarithms. A small sample underestimates the spread,
-/// especially a sample that was selected as the runs since a change. Each error is therefore at
-/// least the error that the same number of runs would have with the median spread of all hosts.
+/// Returns the standard error of the logarithm of each value. Few runs often underestimate the
+/// spread. Each error is therefore at least the error that follows from the median spread of all
+/// hosts and the number of runs.
 fn errors(known: &[(usize, Present)]) -> Vec<f64> {
     let spreads = known.iter().filter(|(_, now)| now.runs >= SPREAD_RUNS_MIN);
     let spreads: Vec<f64> = spreads.map(|(_, now)| now.error * (now.runs as f64).sqrt()).collect();
@@ -257,7 +257,6 @@ fn errors(known: &[(usize, Present)]) -> Vec<f64> {
     known.iter().map(|(_, now)| now.error.max(usual / (now.runs as f64).sqrt())).collect()
 }
 
-/// Computes the contrasts of all members with one model.
 fn contrasts_of(
     contents: &Contents,
     members: &[usize],
@@ -280,8 +279,8 @@ fn contrasts_of(
 }
 
 impl Unjudged<'_> {
-    /// Calls `each` with the index of the member and the probability, for each value of each
-    /// member. The values of a member are always passed in the same order.
+    /// Calls `each` for each value of each member, with the index of the member and the p-value.
+    /// The order of the values of a member is always the same.
     fn each_p_value(&self, mut each: impl FnMut(usize, f64)) {
         for entry in self.rows.iter().flat_map(|row| &row.entries) {
             entry.values.iter().for_each(|value| each(entry.member, value.standing.p_value));
@@ -292,14 +291,14 @@ impl Unjudged<'_> {
     }
 }
 
-/// The corrected probabilities of all members, from which the verdicts are derived.
+/// The corrected p-values of all members, from which the verdicts are derived.
 struct Verdicts<'a> {
     members: &'a [Member],
     tolerated: f64,
-    /// The probability of each host, corrected for the number of hosts.
+    /// The p-value of each host, corrected for the number of hosts.
     probabilities: HashMap<usize, f64>,
-    /// The probabilities of the values of each host, corrected for the number of these values, in
-    /// the order of [`Unjudged::each_p_value`].
+    /// The p-values of the values of each host, in the order of [`Unjudged::each_p_value`]. They
+    /// are corrected for the number of values of the host.
     named: HashMap<usize, std::vec::IntoIter<f64>>,
 }
 
@@ -376,7 +375,7 @@ impl Verdicts<'_> {
         Judged { model, origins, members }
     }
 
-    /// Checks whether a ratio differs from 1 by more than is tolerated. For tail latency and
+    /// Checks whether a ratio differs from 1 by more than the tolerance. For tail latency and
     /// scatter, only an increase counts.
     fn differs(&self, quantity: FleetQuantity, ratio: f64) -> bool {
         let limit = match quantity {

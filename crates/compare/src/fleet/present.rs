@@ -2,11 +2,10 @@
 //! differently from the rates of the other hosts.
 //!
 //! A present value is computed from the runs since the last change of the value (see
-//! [`crate::history`]). A few runs before or after a change underestimate the noise, but the runs
-//! of all hosts show it. The noise of the host is therefore combined with the common noise of all
-//! hosts. A cause often changes several workloads of a host, and the mean over workloads shows the
-//! time of the change more clearly than a single workload. This time is also used for workloads in
-//! which the change is too small to be detected.
+//! [`crate::history`]). The noise of a host is uncertain if it has few runs, so it is combined with
+//! the noise of all hosts. A cause often changes several workloads of a host, and their mean shows
+//! such a change more clearly than a single workload. If no change is found in a workload, the time
+//! of the last change of the mean is used.
 //!
 //! A change that all hosts show, for example after a kernel update, does not make a host odd. The
 //! change of a host is therefore compared with the changes of the other hosts at the same time.
@@ -20,18 +19,18 @@ use analysis::quantile::median;
 use super::contents::Measurement;
 use crate::history::{self, RUNS_MIN};
 
-/// Maximum weight of the common noise of all hosts, relative to the noise of the host itself
-/// (degrees of freedom). It is the smallest number of runs that can show a change. A host with many
-/// runs is therefore judged mainly by its own noise, which may be unusual.
+/// Maximum weight of the noise of all hosts when it is combined with the noise of one host (degrees
+/// of freedom). The weight is small, so that a host with many runs is judged mainly by its own
+/// noise, which may be unusual.
 const COMMON_FREEDOM: f64 = 2.0 * RUNS_MIN as f64;
-/// Maximum number of other hosts with which a change is compared. More hosts would make the
-/// comparison no more certain.
+/// Maximum number of other hosts with which a change is compared. More hosts would hardly make the
+/// comparison more certain.
 const REFERENCES_MAX: usize = 200;
 
 /// The present value of a host.
 #[derive(Clone, Copy, Debug)]
 pub struct Present {
-    /// The value of the runs since the last change.
+    /// Median or geometric mean of the runs since the last change.
     pub value: f64,
     /// Standard error of the logarithm of the value.
     pub error: f64,
@@ -46,12 +45,12 @@ pub struct Present {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Centre {
     Median,
-    /// Rare large values influence this mean. They hardly influence a median.
+    /// Used if rare large values must count. They hardly influence a median.
     GeometricMean,
 }
 
-/// Times at which the values of a host last changed, over all its workloads (ns since 1970). None
-/// if a value never changed.
+/// Times of the last changes in the means over all workloads of a host (ns since 1970). None if a
+/// mean never changed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moments {
     rate: Option<i64>,
@@ -59,13 +58,12 @@ pub struct Moments {
     scatter: Option<i64>,
 }
 
-/// The values of a host in a workload. Each value is preceded by the start of its run (ns since
-/// 1970).
+/// The start of each run (ns since 1970), and a value that was measured in this run.
 type Series = Vec<(i64, f64)>;
 
 impl Moments {
-    /// Finds the times of the changes of all hosts with one model, given the results of each host
-    /// in each workload.
+    /// Finds the times of the last changes of each host. `hosts` has the results of each host in
+    /// each of its workloads. All hosts must have the same model.
     pub fn of_hosts(hosts: &[Vec<&[Measurement]>]) -> Vec<Moments> {
         let tail = |result: &Measurement| result.tails_ns[1].or(result.tails_ns[0]);
         let rates = shared(hosts, |result| Some(result.bytes_per_s));
@@ -136,15 +134,14 @@ pub fn rates(hosts: &[&[Measurement]], moments: &[Moments]) -> Vec<Option<Presen
     all
 }
 
-/// Computes a present latency percentile of each host (ns): p99 if `which` is 0, and p99.9 if it is
-/// 1.
+/// Computes the present tail latency of each host in a workload (ns). `which` selects p99 (0) or
+/// p99.9 (1).
 pub fn tails(hosts: &[&[Measurement]], moments: &[Moments], which: usize) -> Vec<Option<Present>> {
     let value = |result: &Measurement| result.tails_ns[which].map(f64::from);
     of_hosts(hosts, value, Centre::Median, |host| moments[host].tail)
 }
 
-/// Computes the present scatter of each host: the mean distance of the trials of a run from their
-/// median, as a share.
+/// Computes the present scatter of each host in a workload (see [`Measurement::scatter`]).
 pub fn scatters(hosts: &[&[Measurement]], moments: &[Moments]) -> Vec<Option<Present>> {
     let value = |result: &Measurement| result.scatter.map(f64::from);
     of_hosts(hosts, value, Centre::GeometricMean, |host| moments[host].scatter)
@@ -164,8 +161,9 @@ fn of_hosts(
     all.iter().enumerate().map(present).collect()
 }
 
-/// Computes the present value of a host. `moment` is the time of the last change in the mean over
-/// all workloads of the host. If there is only one run, the error is 0.
+/// Computes the present value of a host in a workload. `moment` is the time of the last change in
+/// the mean over all workloads of the host. It is used if the workload itself shows no change. If
+/// there is only one run, the error is 0.
 fn present(
     values: &Series,
     centre: Centre,
@@ -183,8 +181,8 @@ fn present(
     let logs: Vec<f64> = now.iter().map(|value| value.ln()).collect();
     let mean = logs.iter().sum::<f64>() / logs.len() as f64;
     let squares: f64 = logs.iter().map(|log| (log - mean).powi(2)).sum();
-    // If there are few runs, a single disturbed run would make the error so large that a real
-    // difference from other hosts is hidden. The common noise limits this effect.
+    // With few runs, a single disturbed run could make the error so large that it hides a real
+    // difference from other hosts. Therefore the estimate also uses the noise of all hosts.
     let freedom = logs.len() as f64 - 1.0;
     let variance = match noise {
         Some(noise) if freedom > 0.0 => noise.variance_with(squares, freedom),
@@ -203,8 +201,9 @@ fn present(
     })
 }
 
-/// Compares the last change of a host's rate with the changes of the other hosts. `results` has the
-/// results of all hosts. None if fewer than five other hosts measured before and after the change.
+/// Compares a change of a host's rate with the changes of the other hosts at the same time.
+/// `results` has the results of all hosts. None if fewer than five other hosts have enough runs
+/// before and after the change.
 pub fn change(results: &[&[Measurement]], host: usize, since_unix_ns: i64) -> Option<Standing> {
     let others = (0..results.len()).filter(|other| *other != host);
     let stride = results.len().div_ceil(REFERENCES_MAX).max(1);
@@ -254,7 +253,7 @@ mod tests {
         rates.iter().enumerate().map(result).collect()
     }
 
-    /// Returns the present rate of a host in a fleet that has no other hosts.
+    /// Returns the present rate of the only host of a fleet.
     fn rate(results: &[Measurement], moments: Moments) -> Option<Present> {
         rates(&[results], &[moments])[0]
     }
@@ -279,7 +278,6 @@ mod tests {
 
     #[test]
     fn a_change_that_no_workload_shows_alone_is_found_in_their_mean() {
-        // In each workload, a different run before the change is disturbed.
         let workload = |disturbed: usize| {
             let rate = |run: usize| match run {
                 run if run == disturbed => 0.9,
@@ -302,7 +300,7 @@ mod tests {
 
     #[test]
     fn the_noise_of_other_hosts_shows_a_change_that_few_runs_alone_do_not() {
-        // The three runs after the change differ by 8%, which noise of 4% can explain.
+        // The last three rates are about 20% lower, but they also differ from each other by 8%.
         let changed = results(&[1.0, 1.004, 1.032, 1.026, 0.99, 0.81, 0.83, 0.765]);
         assert_eq!(rate(&changed, Moments::default()).unwrap().since_unix_ns, None);
         let noise = |number: usize, run: usize| ((number * 7 + run * 3) % 11) as f64 - 5.0;

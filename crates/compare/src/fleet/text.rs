@@ -1,4 +1,4 @@
-//! Formats the answer for the terminal: each odd host with its findings, then the number of other
+//! Formats a fleet for the terminal: each odd host with its findings, then the number of other
 //! hosts.
 
 use analysis::fleet::HOSTS_MIN;
@@ -8,14 +8,14 @@ use super::document::{
     Distinguishing, FleetDocument, FleetHost, FleetModel, FleetQuantity, FleetValue, FleetWorkload,
 };
 
-/// Maximum number of odd hosts of a model that are shown.
+/// Maximum number of odd hosts that are shown for each model.
 const HOSTS_SHOWN: usize = 20;
 /// Maximum number of workloads that are shown for each quantity of an odd host.
 const WORKLOADS_SHOWN: usize = 3;
 /// Maximum number of facts of each kind that are shown for an odd host.
 const FACTS_SHOWN: usize = 5;
 
-/// Formats the answer as lines for the terminal.
+/// Formats a fleet as lines for the terminal.
 pub fn lines(fleet: &FleetDocument) -> Vec<String> {
     let mut lines = Vec::new();
     if fleet.models.len() > 1 {
@@ -77,7 +77,7 @@ fn of_model(model: &FleetModel) -> Vec<String> {
     lines
 }
 
-/// Formats a host and its verdict as one line.
+/// Returns one line with the name of a host and its verdict.
 pub fn headline(host: &FleetHost) -> String {
     let since = host.since_unix_ns.map(|at| format!(", since {} UTC", lab::date::utc(at)));
     let within = match host.odd {
@@ -165,8 +165,8 @@ fn value_line(workload: &FleetWorkload, value: &FleetValue) -> String {
     }
 }
 
-/// Formats the most certain of the odd means, if it is more certain than the rate of each single
-/// workload.
+/// Formats the odd mean or ratio with the lowest p-value. None if the rate in a single workload has
+/// a lower p-value.
 fn mean(host: &FleetHost, surest_rate: f64) -> Option<String> {
     let sure = |it: &&super::FleetContrast| it.probability < surest_rate;
     let means = host.contrasts.iter().filter(sure);
@@ -189,11 +189,11 @@ fn level(it: &super::FleetLevels) -> String {
     )
 }
 
-/// Lists possible reasons: rare doubts, changed facts and unusual facts.
+/// Lists possible reasons why the host is odd: rare doubts, changed facts and unusual facts.
 fn reasons(host: &FleetHost) -> impl Iterator<Item = String> {
     let doubt = |it: &super::FleetDoubt| {
         format!(
-            "{}: {} (in {} of {}; on {} of {} other hosts)",
+            "{}: {} (in {} of {}; common on {} of {} other hosts)",
             it.workload,
             it.reason,
             it.runs_with,
@@ -222,7 +222,7 @@ fn reasons(host: &FleetHost) -> impl Iterator<Item = String> {
     doubts.chain(changes).chain(facts).collect::<Vec<_>>().into_iter()
 }
 
-/// Formats a fact that several odd hosts share as one line.
+/// Returns one line about a fact that several odd hosts share.
 pub fn fact_line(it: &Distinguishing) -> String {
     format!(
         "{} of {} {} hosts have {} = {}, compared with {} of the {} other hosts (probability by \

@@ -9,8 +9,7 @@ use lab::failure::{Failure, Outcome};
 
 use crate::fio::job_file::{Given, Jobs};
 
-/// Options that are ignored because they control only the output of fio or how it runs, and not the
-/// load.
+/// Options that are ignored, because they do not change the load.
 const OUTPUT: [&str; 16] = [
     "output",
     "output_format",
@@ -60,7 +59,7 @@ const ALONE: [&str; 28] = [
     "readonly",
     "unlink",
 ];
-/// Text that describes the origin of an option in error messages.
+/// The location of an option in error messages.
 const PLACE: &str = "fio's command line";
 
 /// Separates the words of fio's command line from the flags of `halfpower run`. The flags are the
@@ -80,7 +79,7 @@ pub fn split(typed: &[OsString]) -> (Vec<String>, Vec<OsString>) {
 /// Parses the jobs of a command line.
 ///
 /// # Errors
-/// A word that is not an option, a missing `--name`, or an option without its value.
+/// A word is not an option, or `--name` is missing or not valid.
 pub fn parse(words: &[String]) -> Outcome<Jobs> {
     let mut jobs = Jobs::default();
     let mut early = Vec::new();

@@ -1,10 +1,10 @@
 //! Converts points to fio's JSON+ output, for programs that read this format.
 //!
-//! Each point becomes a job. The counts, histograms and durations of its trials without a soaker
-//! are summed. halfpower measures only one latency, from submission to completion. It is written as
-//! both `lat_ns` and `clat_ns`, and `slat_ns` is empty. The interval rates of a mix are divided
-//! between reads and writes in proportion to their bytes, because intervals count both directions
-//! together.
+//! Each point becomes a job. A job sums the counts, histograms and durations of the trials without
+//! a soaker. halfpower measures only one latency, from submission to completion. This latency is
+//! written as both `lat_ns` and `clat_ns`, and `slat_ns` is empty. In a mix, halfpower measures
+//! only the total rate over time. The export divides this rate between reads and writes in
+//! proportion to their bytes.
 
 use std::collections::BTreeMap;
 
@@ -20,17 +20,17 @@ const PERCENTILES: [f64; 17] = [
     1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95,
     99.99,
 ];
-/// Levels of the queue depth, with fio's names.
+/// Levels of fio's `iodepth_level`, with their names.
 const DEPTHS: [(u64, &str); 7] =
     [(1, "1"), (2, "2"), (4, "4"), (8, "8"), (16, "16"), (32, "32"), (u64::MAX, ">=64")];
-/// Levels of the number of requests per submit or reap call, with fio's names.
+/// Levels of fio's `iodepth_submit` and `iodepth_complete` (requests per call), with their names.
 const BATCHES: [(u64, &str); 7] =
     [(0, "0"), (4, "4"), (8, "8"), (16, "16"), (32, "32"), (64, "64"), (u64::MAX, ">=64")];
-/// Upper ends of the latency intervals, in the unit of each table (ns, us or ms).
+/// Upper limits of the intervals of fio's `latency_ns`, `latency_us` and `latency_ms`.
 const LATENCIES: [u64; 12] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000, u64::MAX];
 
-/// Creates the document for named points. `finished_unix_ns` is the end of the measurement (ns
-/// since 1970). Points without trials are omitted.
+/// Creates fio's JSON document for points with optional names. `finished_unix_ns` is the end of the
+/// measurement (ns since 1970). Points without trials are omitted.
 pub fn output(version: &str, finished_unix_ns: i64, points: &[(Option<String>, Point)]) -> Output {
     let measured = points.iter().filter(|(_, point)| !point.trials.is_empty());
     let total = measured.clone().map(|(_, point)| point.bytes_per_s().value).sum();
@@ -183,7 +183,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Computes the statistics of `values`. If there are no values, `whole` is the only value.
+    /// Computes the statistics of `values`. If there are no values, uses `whole` instead.
     fn of(values: &[f64], whole: f64) -> Spread {
         let values = if values.is_empty() { &[whole] } else { values };
         let count = values.len() as f64;
@@ -232,9 +232,8 @@ fn latency(histogram: &Histogram) -> Latency {
     }
 }
 
-/// Returns the shares of all levels: 100 percent for the level of `value`, and 0 for all other
-/// levels. If `floor` is true, the level of `value` is the largest level that is not above `value`.
-/// Otherwise it is the smallest level that is not below `value`.
+/// Returns 100 percent for the level of `value`, and 0 for all other levels. If `value` is between
+/// two levels, the lower level is used if `floor` is true, otherwise the higher level.
 fn level(levels: &[(u64, &str); 7], value: u64, floor: bool) -> Shares {
     let found = if floor {
         levels.iter().rposition(|(limit, _)| *limit <= value).unwrap_or(0)
@@ -248,8 +247,9 @@ fn level(levels: &[(u64, &str); 7], value: u64, floor: bool) -> Shares {
     levels.iter().enumerate().map(share).collect()
 }
 
-/// Returns the shares of the latencies (percent) in fio's intervals of one unit. The first interval
-/// begins at `from` units. There are `count` intervals, each of which excludes its upper end.
+/// Returns the share of latencies (percent) in each of the first `count` intervals of
+/// [`LATENCIES`], in units of `unit_ns`. The first interval begins at `from` units. The upper limit
+/// of an interval belongs to the next interval.
 fn shares(histogram: &Histogram, unit_ns: u64, from: u64, count: usize) -> Shares {
     let total = histogram.count().max(1) as f64;
     let mut below = from;

@@ -1,9 +1,9 @@
 //! Parses fio's numbers: sizes, times and counts with fio's units, and `(expressions)` of such
 //! numbers.
 //!
-//! In fio, `4k` and `4kb` are 4 times `kb_base`, which is 4096 bytes by default. `4KiB` uses the
-//! other base, which gives 4000 bytes by default (fio's documentation, Parameter types). fio reads
-//! `1.5k` as one byte and `4 k` as four bytes. Here both are errors.
+//! By default, `4k` and `4kb` are 4096 bytes, and `4KiB` is 4000 bytes. With `kb_base=1000`, `4k`
+//! and `4kb` are 4000 bytes, and `4KiB` is 4096 bytes (fio's documentation, Parameter types). fio
+//! reads `1.5k` as one byte and `4 k` as four bytes, but here both are errors.
 
 /// Maximum nesting of parentheses.
 const DEPTH_MAX: u32 = 32;
@@ -18,9 +18,10 @@ pub enum Quantity {
         /// fio's `kb_base`.
         kb_base: u64,
     },
-    /// Time. The value of a text without units is multiplied by `bare_us` (1,000,000 for seconds).
+    /// Time. A number without a unit is multiplied by `bare_us`.
     Time {
-        /// Length of the unit of a text without units (us).
+        /// Unit of a number without a unit (us). For example, 1,000,000 if the number is in
+        /// seconds.
         bare_us: u64,
     },
 }

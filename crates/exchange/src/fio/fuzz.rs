@@ -8,8 +8,8 @@ use lab::failure::{Failure, Outcome};
 use crate::fio::job_file::{self, Surroundings};
 use crate::fio::schedule::{Wishes, plan};
 
-/// Test double for the machine. A file exists if its name begins with an x. Every included file
-/// has the text of the job file itself.
+/// A simulated machine. A path exists if it begins with `x`. Every included file has the text of
+/// the job file itself.
 struct MadeUp<'a>(&'a str);
 
 impl Surroundings for MadeUp<'_> {

@@ -1,11 +1,11 @@
 //! Converts fio's JSON output to points and trials.
 //!
-//! A job becomes a point with one trial. Entries with the same name, group and options are threads
-//! of one job, and their counts are summed. In client mode, each server becomes a separate run.
-//! fio's completion latency (`clat`) is imported as the latency if it has percentiles, because fio
-//! prints percentiles of the total latency only on request. Logs of fio (`write_bw_log` and others)
-//! that are imported together with the document become the time series of their job. A document
-//! that contradicts itself is refused.
+//! A job becomes a point with one trial. If several entries have the same name, group and options,
+//! they are threads of one job, and their counts are summed. In client mode, each server becomes a
+//! separate run. The completion latency (`clat`) is preferred over the total latency (`lat`),
+//! because by default fio prints percentiles only of `clat`. Logs of fio (`write_bw_log` and
+//! others) that are imported together with the document become the time series of their job. A
+//! document that contradicts itself is refused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -42,12 +42,12 @@ const QUICK_REQUESTS_MAX: u64 = 1000;
 const ROUNDING: f64 = 0.02;
 
 /// Reads the last document in fio's output. Returns one run for each server in client mode,
-/// otherwise a single run. The logs of a single run that are in the directory of the document are
-/// removed from `logs` and become the time series of the jobs.
+/// otherwise a single run. If there is only one run, its logs in the directory of the document are
+/// moved from `logs` to the time series of the jobs.
 ///
 /// # Errors
-/// A message of one line if the text has no document, a damaged document, or a document without
-/// requests.
+/// The text has no document, a damaged document, or a document without requests. The message has
+/// one line.
 pub fn read(text: &str, path: &Path, logs: &mut Logs) -> Outcome<Vec<Imported>> {
     let Found { output, text, documents } = output::parse(text)?;
     check_document(&output)?;
@@ -90,8 +90,8 @@ pub fn read(text: &str, path: &Path, logs: &mut Logs) -> Outcome<Vec<Imported>> 
     Ok(runs)
 }
 
-/// Refuses documents of fio before version 3 (with other units), of other tools, with results in
-/// two job lists, and with too many jobs.
+/// Refuses documents of other tools and of fio 2 and older (which use other units), documents with
+/// results in two job lists, and documents with too many jobs.
 fn check_document(output: &Output) -> Outcome<()> {
     let version = shown(&output.version);
     let major = output.version.strip_prefix(FIO).map(|rest| {
@@ -161,14 +161,14 @@ struct Group<'a> {
     given: Given<'a>,
     /// The entries that have reads or writes.
     entries: Vec<&'a Job>,
-    /// Number of threads, whether they have requests or not.
+    /// Number of threads, including threads without requests.
     threads: u32,
     /// File name prefixes that the logs of this job may have.
     prefixes: BTreeSet<&'a str>,
 }
 
-/// Groups the entries of a server by job. Adds the kinds of request that are not imported to
-/// `others`.
+/// Groups the entries of a server by job. Adds to `others` each kind of request that is not
+/// imported, for example trims.
 fn groups<'a>(
     output: &Output,
     jobs: &[&'a Job],
@@ -218,7 +218,7 @@ fn other_requests(job: &Job) -> Option<Other> {
     (job.trim.total_ios > 0).then_some(trims)
 }
 
-/// Builds the run of a server. The field `document` remains empty.
+/// Converts the jobs of a server to a run. The field `document` remains empty.
 fn run(output: &Output, host: &str, groups: &[Group<'_>]) -> Outcome<Imported> {
     let (mut points, mut names) = (Vec::new(), Vec::new());
     let mut missing = vec![NO_SERIES.to_owned()];
@@ -404,8 +404,8 @@ fn check_numbers(name: &str, trial: &Trial) -> Outcome<()> {
     Ok(())
 }
 
-/// Selects the completion latency if it has bins or percentiles or if the total latency is empty,
-/// else the total latency.
+/// Returns the completion latency if it has bins or percentiles, or if the total latency is empty.
+/// Otherwise returns the total latency.
 fn latency_of<'a>(completion: &'a Latency, whole: &'a Latency) -> &'a Latency {
     let has_shape = |latency: &Latency| latency.bins.is_some() || latency.percentile.is_some();
     if has_shape(completion) || (!has_shape(whole) && whole.count == 0) {
@@ -436,7 +436,7 @@ fn histogram(latency: &Latency, requests: u64, slack: u64) -> Result<Histogram, 
         return Ok(Histogram::default());
     }
     if count > requests && differ(count, requests) {
-        return Err(format!("{count} latencies of only {requests} requests"));
+        return Err(format!("there are {count} latencies, but only {requests} requests"));
     }
     let (min, max, mean) = (latency.min, latency.max, latency.mean);
     if min > max || max > NUMBER_MAX {
@@ -666,8 +666,8 @@ mod tests {
         let options = r#""bs": "4k", "iodepth": "32", "ioengine": "libaio""#;
         let runs = read_as(4_096_000 + 31 * 4096, options);
         assert_eq!(runs.unwrap()[0].points[0].key.request_bytes(), 4096);
-        // If requests have several sizes, halfpower prints only the largest, so a smaller mean is
-        // accepted.
+        // If a job of halfpower has several request sizes, its output has only the largest size, so
+        // a smaller mean is accepted.
         let text = output(&[sized("read", 4_096_000, r#""bs": "64k""#)]);
         let runs = read(&text.replace("fio-3.33", "halfpower-1.0")).unwrap();
         assert_eq!(runs[0].points[0].key.request_bytes(), 4096);
@@ -714,7 +714,7 @@ mod tests {
             ("\"percentile\"", r#""bins": {"100000": 5}, "percentile""#, "5 latencies"),
             ("\"percentile\"", r#""bins": {"9000000": 10000}, "percentile""#, "9000000 ns"),
             ("\"percentile\"", r#""bins": {"40000": 10000}, "percentile""#, "40000 ns"),
-            ("\"N\": 10000", "\"N\": 50000", "50000 latencies of only 10000"),
+            ("\"N\": 10000", "\"N\": 50000", "50000 latencies, but only 10000"),
             ("180000", "1000000", "percentile 99"),
             ("900000}", "9000000}", "a percentile is 9000000"),
             ("50.000000", "NaN", "'NaN'"),

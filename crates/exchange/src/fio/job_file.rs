@@ -2,9 +2,9 @@
 //!
 //! A section `[global]` sets defaults for the sections below it. `;` and `#` begin a comment
 //! anywhere in a line, as in fio. `include FILE` inserts the options of another file, whose path is
-//! relative to the including file. Variables are replaced only in jobs that run
-//! ([`Given::text`]). The number of bytes read and the number of jobs are limited, so that memory
-//! use is bounded.
+//! relative to the including file. Variables are not replaced here, but when a job is translated
+//! ([`Given::text`]). The size of the files and the number of jobs are limited, so that memory use
+//! is bounded.
 
 use std::path::{Path, PathBuf};
 
@@ -16,8 +16,8 @@ const BYTES_MAX: usize = 1 << 20;
 const INCLUDES_MAX: usize = 16;
 const JOBS_MAX: usize = 1000;
 
-/// Access to the files and facts of the machine that a job file may refer to. Tests implement this
-/// trait with fixed values.
+/// Access to the files, environment variables and hardware facts that a job file may refer to.
+/// Tests implement this trait with fixed values.
 pub trait Surroundings {
     /// Reads a text file.
     ///
@@ -64,12 +64,11 @@ impl Given {
     }
 
     /// Returns the value, with `${VARIABLE}` and fio's keywords replaced. The result is empty for
-    /// an option without a value. If a keyword was replaced in a calculation, the calculation is
-    /// put in parentheses, so that it is parsed as an expression.
+    /// an option without a value. A calculation with a keyword, such as `$ncpus*2`, is put in
+    /// parentheses, so that it is parsed as an expression.
     ///
     /// # Errors
-    /// A variable is not set (fio would replace the variable by an empty text), or a closing brace
-    /// is missing.
+    /// A variable is not set (fio would use an empty text), or a closing brace is missing.
     pub fn text(&self, surroundings: &dyn Surroundings) -> Outcome<String> {
         let mut text = String::new();
         let mut rest = self.value.as_deref().unwrap_or_default();
@@ -104,14 +103,14 @@ impl Given {
     }
 }
 
-/// A job: the options of its own section, and the number of global options that apply to it.
+/// A job of a job file or of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     /// The name in brackets.
     pub name: String,
     /// The location of the section for error messages: `FILE:LINE`, or the command line.
     pub place: String,
-    /// Number of global options above the section, which apply to it.
+    /// Number of global options above the section. Only these global options apply to the job.
     inherited: usize,
     /// The section's own options.
     own: Vec<Given>,
@@ -181,7 +180,7 @@ impl Jobs {
 /// Parses a job file and the files that it includes.
 ///
 /// # Errors
-/// A message of one line with file, line number and remedy.
+/// A file has a mistake. The message of one line contains the file, the line number and the remedy.
 pub fn parse(path: &Path, text: &str, surroundings: &dyn Surroundings) -> Outcome<Jobs> {
     let mut reader =
         Reader { surroundings, jobs: Jobs::default(), open: Vec::new(), left: BYTES_MAX };

@@ -1,4 +1,4 @@
-//! Converts the options of a job in fio's JSON output to the key of a point.
+//! Converts the job options in fio's JSON output to the settings that identify a point.
 
 use std::collections::BTreeMap;
 
@@ -19,23 +19,22 @@ pub type Options<'a> = BTreeMap<&'a str, &'a str>;
 
 /// Names of fio's engines that wait for each request before they issue the next.
 const SYNCHRONOUS: [&str; 6] = ["sync", "psync", "vsync", "pvsync", "pvsync2", "mmap"];
-/// Maximum of `iodepth` and of `numjobs`.
+/// Maximum accepted value of `iodepth` and of `numjobs`.
 const COUNT_MAX: u64 = 1_000_000;
 /// fio's default request size (bytes).
 const DEFAULT_BYTES: u64 = 4096;
-/// Names of fio's options for requests of several sizes.
+/// Options of fio that specify several request sizes.
 const SIZES: [&str; 2] = ["bssplit", "bsrange"];
-/// Entry in the list of missing information if the sizes of the requests are not known.
 const NO_SIZES: &str = "the size of each request (the mean is stored)";
 /// Maximum length of a name or a value in a message (characters).
 const SHOWN_MAX: usize = 60;
 
-/// Collects options under their main names.
+/// Collects options by their main names. For example, `blocksize` becomes `bs`.
 pub fn options(texts: Option<&Texts>) -> Options<'_> {
     texts.into_iter().flatten().map(|(key, value)| (keys::main_name(key), value.trim())).collect()
 }
 
-/// Returns the error for a job, as a message of one line.
+/// Returns an error of one line with the name of the job.
 pub fn refused(job: &str, why: &str) -> Failure {
     Failure::failed(format!("job {}: {}", shown(job), why.replace(char::is_control, " ")))
 }
@@ -54,18 +53,18 @@ pub struct Given<'a> {
     name: &'a str,
     /// The job's own options, which override the global ones.
     own: Options<'a>,
-    /// The global options. All jobs share one copy, because there may be many options and many
-    /// jobs.
+    /// The global options, which all jobs share.
     globals: &'a Options<'a>,
-    /// Whether fio printed all options. In client mode it omits the options of most jobs.
+    /// Whether fio printed all options. In client mode, fio omits the options of most jobs.
     is_complete: bool,
-    /// Whether fio wrote the document. A document of halfpower states only the largest request size
-    /// if requests have several sizes.
+    /// Whether fio wrote the document. False if halfpower wrote it. If requests have several sizes,
+    /// halfpower states only the largest size.
     is_fio: bool,
 }
 
 impl<'a> Given<'a> {
-    /// Collects the options of a job that fio (`is_fio`) or halfpower printed.
+    /// Collects the options of a job. `is_fio` is true if fio wrote the document, and false if
+    /// halfpower wrote it.
     pub fn new(job: &'a Job, globals: &'a Options<'a>, is_fio: bool) -> Given<'a> {
         let own = options(job.options.as_ref());
         let is_printed = job.options.is_some() || job.hostname.is_none();
@@ -93,13 +92,12 @@ impl<'a> Given<'a> {
 
     /// Parses a number or size. None if the option is missing or is not a number.
     fn number(&self, key: &str) -> Option<u64> {
-        // If the values for reads, writes and trims differ, only the first is used.
+        // If reads, writes and trims have different values, only the value for reads is used.
         self.size(self.text(key)?.split([',', ':']).next()?).ok()
     }
 
     /// Parses a time (ns). None if the option is missing, is not a time, or is too long to be
-    /// stored. A number without a unit is multiplied by
-    /// `bare_us` to get microseconds.
+    /// stored. `bare_us` is the unit of a bare number (us), for example 1000000 for seconds.
     fn time_ns(&self, key: &str, bare_us: u64) -> Option<u64> {
         let us = evaluate(self.text(key)?, Quantity::Time { bare_us }).ok()?;
         us.checked_mul(1000).filter(|ns| i64::try_from(*ns).is_ok())
@@ -129,8 +127,8 @@ impl<'a> Given<'a> {
         self.count("numjobs")
     }
 
-    /// Returns the number of requests by which fio's counters may differ: the number of requests
-    /// that all threads may have in flight at the end of `ramp_time` or of an interval.
+    /// Returns the tolerated difference between fio's counters (requests). The requests in flight
+    /// at the end of `ramp_time` or of an interval may be missing in one of the counters.
     pub fn slack(&self) -> Outcome<u64> {
         Ok(u64::from(self.depth()?).saturating_mul(u64::from(self.threads()?)))
     }
@@ -154,11 +152,12 @@ impl<'a> Given<'a> {
         }
     }
 
-    /// Builds the key of the point of a job that has `entries` entries in the document. Settings
-    /// that are not known exactly are added to `missing`.
+    /// Builds the key of the point that a job belongs to. `entries` is the number of entries that
+    /// the job has in the document, because fio may print one entry for each thread. Settings that
+    /// are not known exactly are added to `missing`.
     ///
     /// # Errors
-    /// A message of one line if an option is impossible or contradicts the measured requests.
+    /// An option is impossible or contradicts the measured requests. The message has one line.
     pub fn key(&self, trial: &Trial, entries: u32, missing: &mut Vec<String>) -> Outcome<PointKey> {
         let rw = self.text("rw").unwrap_or_default();
         if !self.is_complete {
@@ -206,7 +205,8 @@ impl<'a> Given<'a> {
         Ok(false)
     }
 
-    /// Returns the share of reads (percent): as stated by the options, else as measured.
+    /// Returns the share of reads (percent). If the job reads and writes, the options take
+    /// precedence over the measured share.
     fn read_percent(&self, trial: &Trial) -> u8 {
         let [read, write] = &trial.directions;
         let measured = match (read.requests, write.requests) {
@@ -254,8 +254,8 @@ impl<'a> Given<'a> {
     }
 
     /// Returns the size of the reads (`index` 0) or the writes (`index` 1) in the option `bs`. As
-    /// in fio, a missing part of `READ,WRITE,TRIM` has the value of the last given part, and an
-    /// empty part has the default. None if the option is missing.
+    /// in fio, `8k,4k` means reads of 8 KiB and writes of 4 KiB, `8k` applies to both, and an empty
+    /// size (`,4k`) means the default. None if the option is missing.
     fn request_bytes(&self, index: usize) -> Outcome<Option<u64>> {
         let Some(text) = self.text("bs") else { return Ok(None) };
         let part = text.split(',').take(index + 1).last().unwrap_or_default().trim();
@@ -286,8 +286,8 @@ impl<'a> Given<'a> {
         Ok(sizes.iter().min().copied().zip(sizes.iter().max().copied()))
     }
 
-    /// Returns true if requests of the sizes in the options can have transferred the counted bytes.
-    /// If not, fio may have summed different jobs.
+    /// Returns true if the counted bytes and requests are possible with the request sizes in the
+    /// options. They are impossible, for example, if fio summed different jobs.
     fn explains(&self, trial: &Trial) -> Outcome<bool> {
         let mut explains = true;
         let unusual = trial.errors.saturating_add(trial.short_transfers);
@@ -318,9 +318,8 @@ impl<'a> Given<'a> {
         Ok(explains)
     }
 
-    /// Returns true if the counters are certainly a sum over different jobs. With
-    /// `group_reporting`, fio prints such a sum under the name of the first job and with the
-    /// options of the last job.
+    /// Returns true if the counters must be a sum over different jobs. With `group_reporting`, fio
+    /// prints such a sum with the name of the first job and the options of the last job.
     fn is_sum(&self, trial: &Trial) -> bool {
         let rw = self.text("rw").unwrap_or("read");
         let [read, write] = &trial.directions;
@@ -332,9 +331,8 @@ impl<'a> Given<'a> {
         is_other || self.own.get("name").is_some_and(|name| *name != self.name)
     }
 
-    /// Returns the request sizes of `bssplit`. None if the requests may have had other sizes:
-    /// without `norandommap`, fio shortens a random request that reaches a block that was already
-    /// visited.
+    /// Returns the request sizes of `bssplit`. None for random requests without `norandommap`,
+    /// because fio shortens these requests so that no block is accessed twice.
     fn split(&self) -> Option<Split> {
         let is_random = self.text("rw").is_some_and(|rw| rw.starts_with("rand"));
         let has_map = is_random && self.text("norandommap").is_none_or(|text| text == "0");
@@ -363,10 +361,10 @@ impl<'a> Given<'a> {
             return Ok(Arrival::Closed);
         }
         if unlimited {
-            missing.push(format!("the rate limit of only one direction ({key}={})", shown(text)));
+            missing.push(format!("the rate limit ({key}={}, for only one direction)", shown(text)));
             return Ok(Arrival::Closed);
         }
-        // fio's rate applies to each thread.
+        // In fio, the rate limit applies to each thread.
         let requests_per_s = requests_per_s * f64::from(threads);
         Ok(match self.text("rate_process") {
             Some("poisson") => Arrival::Poisson { requests_per_s },
@@ -407,8 +405,7 @@ impl<'a> Given<'a> {
     fn distribution(&self, missing: &mut Vec<String>) -> Distribution {
         let text = self.text("random_distribution").unwrap_or("random");
         skew::parse_distribution(text).unwrap_or_else(|_| {
-            missing
-                .push(format!("the distribution {} (an even one is stored instead)", shown(text)));
+            missing.push(format!("the distribution {} (random is stored instead)", shown(text)));
             Distribution::Even
         })
     }

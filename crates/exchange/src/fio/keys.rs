@@ -132,7 +132,7 @@ pub const APPROXIMATED: &[(&str, &str)] = &[
 ];
 
 const RANDOM_DATA: &str = "every written block contains different random bytes";
-const BATCHES: &str = "one call submits as many requests as there are free slots";
+const BATCHES: &str = "each submit call fills the queue up to iodepth";
 
 /// Options that change the load and have no equivalent. The second column has the feature that
 /// halfpower lacks.
@@ -140,7 +140,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("atomic", "atomic writes"),
     ("block_error_percentiles", "trims"),
     ("blocksize_unaligned", "unaligned requests"),
-    ("bs_is_seq_rand", "different sizes of sequential and random requests"),
+    ("bs_is_seq_rand", "different request sizes for sequential and random requests"),
     ("bs_unaligned", "unaligned requests"),
     ("cgroup", "control groups"),
     ("cmdprio", "priorities of individual requests"),
@@ -171,7 +171,7 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("read_beyond_wp", "zoned devices"),
     ("read_iolog", "job files that replay recorded requests"),
     ("sync_file_range", "sync_file_range"),
-    ("thinktime_iotime", "pauses after a period of I/O instead of a number of requests"),
+    ("thinktime_iotime", "pauses after a given time instead of after a number of requests"),
     ("thinktime_spin", "pauses that keep the CPU busy"),
     ("trim_backlog", "trims"),
     ("trim_percentage", "trims"),
@@ -203,12 +203,12 @@ const ALIASES: &[(&str, &str)] = &[
     ("wait_for_previous", "stonewall"),
 ];
 
-/// Returns the main name of an option.
+/// Returns the main name of an option, for example `bs` for `blocksize`.
 pub fn main_name(key: &str) -> &str {
     ALIASES.iter().find(|(alias, _)| *alias == key).map_or(key, |(_, name)| name)
 }
 
-/// Returns the text in the second column of a table, in the row of `key`.
+/// Returns the text for the option `key` in a table. None if the table does not contain the option.
 pub fn of<'a>(table: &[(&str, &'a str)], key: &str) -> Option<&'a str> {
     table.iter().find(|(known, _)| *known == key).map(|(_, text)| *text)
 }

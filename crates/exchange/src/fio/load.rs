@@ -1,32 +1,30 @@
-//! Translates the options of a job that describe its requests: direction, sizes, order, rate,
-//! pauses, duration, content.
+//! Translates the job options that describe the requests: direction, sizes, order, rate, pauses,
+//! duration and content.
 //!
-//! Where a job uses a default of fio, the default is written as a flag, because halfpower has other
-//! defaults. By default, fio issues buffered requests one at a time, and their buffers are on small
-//! memory pages.
+//! halfpower's defaults differ from fio's, so the defaults of fio are passed as flags. For example,
+//! fio issues one buffered request at a time by default.
 
 use lab::failure::Outcome;
 
 use crate::fio::options::Options;
 
-/// Length of a trial if the job ends by `io_size` or `number_ios` and has no `runtime` (us).
+/// Length of a trial if the job has `io_size` or `number_ios`, but no `runtime` (us).
 const RUNTIME_DEFAULT_US: u64 = 5_000_000;
-/// Maximum number of request sizes into which a `bsrange` is divided.
+/// Maximum number of request sizes in a `bsrange`.
 const SIZES_MAX: u64 = 100;
 
-/// A flag of halfpower with its value, and the location of the option that was translated to this
-/// flag.
+/// A flag of halfpower, and the location of the job option that it was translated from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Word {
     /// Name of the flag, without the leading dashes.
     pub name: &'static str,
     /// Value of the flag.
     pub value: String,
-    /// Location of the option. Empty for a default of fio.
+    /// Location of the job option, such as `a.fio:4`. Empty if the job does not set the option.
     pub place: String,
 }
 
-/// The requests of one job.
+/// Describes the requests of one job.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Load {
     /// Flags that do not depend on the target or the number of threads.
@@ -45,15 +43,14 @@ pub struct Load {
     pub largest_bytes: u64,
     /// Whether all requests have the same size.
     pub has_one_size: bool,
-    /// Whether written blocks are checked.
+    /// Whether written blocks are verified.
     pub verifies: bool,
-    /// Whether the trial ends after a set time.
+    /// Whether the trial ends after a given time.
     pub has_runtime: bool,
     /// Rate limit of each thread (requests per second). None if there is no limit.
     pub rate_of_thread: Option<f64>,
 }
 
-/// State of the translation of a job's options.
 struct Translation<'a, 'b> {
     options: &'a Options<'b>,
     load: Load,
@@ -63,10 +60,10 @@ struct Translation<'a, 'b> {
     is_buffered: bool,
 }
 
-/// Translates the options of a job that describe its requests.
+/// Translates the job options that describe the requests.
 ///
 /// # Errors
-/// The first option that halfpower cannot reproduce.
+/// The job has an option that halfpower cannot reproduce.
 pub fn translate(options: &Options<'_>) -> Outcome<Load> {
     let load = Load {
         words: Vec::new(),
@@ -83,8 +80,8 @@ pub fn translate(options: &Options<'_>) -> Outcome<Load> {
     };
     let mut parts =
         Translation { options, load, mean_bytes: 4096.0, read_percent: 100, is_buffered: true };
-    // The engine is checked first, because jobs of unsupported engines have options and variables
-    // that only those engines use, and errors about these options would hide the cause.
+    // The engine is checked first. Unsupported engines have special options, and an error about
+    // such an option would hide the cause.
     parts.engine_name()?;
     options.check_variables()?;
     parts.direction()?;
@@ -100,7 +97,7 @@ pub fn translate(options: &Options<'_>) -> Outcome<Load> {
     Ok(parts.load)
 }
 
-/// Formats a time as the value of a flag.
+/// Formats a time as the value of a flag, for example `10s`.
 fn time(us: u64) -> String {
     match us {
         _ if us.is_multiple_of(1_000_000) => format!("{}s", us / 1_000_000),
@@ -109,7 +106,7 @@ fn time(us: u64) -> String {
     }
 }
 
-/// Formats a size as the value of a flag.
+/// Formats a size as the value of a flag, for example `4k`.
 pub fn size(bytes: u64) -> String {
     let units = [(30, "g"), (20, "m"), (10, "k")];
     let fits = |(shift, _): &&(u32, &str)| bytes > 0 && bytes.is_multiple_of(1 << shift);
@@ -173,7 +170,7 @@ impl Translation<'_, '_> {
             (true, true) => {
                 if by_read.is_some() && by_write.is_some() && by_read != by_write {
                     return Err(
-                        options.refuse("rwmixread", "rwmixwrite contradicts it; omit one of them")
+                        options.refuse("rwmixread", "rwmixwrite contradicts rwmixread; omit one")
                     );
                 }
                 let percent = by_read.or(by_write).unwrap_or(50);
@@ -194,7 +191,7 @@ impl Translation<'_, '_> {
     }
 
     /// Translates the suffix of `rw`. `rw=read:8k` means sequential requests with gaps of 8 KiB.
-    /// `rw=randread:8` means several requests from each random offset.
+    /// `rw=randread:8` means a new random offset after every 8 requests.
     fn modifier(&mut self, text: &str) -> Outcome<()> {
         let options = self.options;
         if text.starts_with('-') {
@@ -211,7 +208,8 @@ impl Translation<'_, '_> {
         Ok(())
     }
 
-    /// Returns the part of an option that applies to the direction of this job.
+    /// Returns the value of an option for the direction of this job. For example, `8k,4k` is `4k`
+    /// for a job that writes.
     fn of_direction(&self, key: &str) -> Outcome<Option<&str>> {
         let (read, write) = self.options.by_direction(key);
         match (self.load.reads, self.load.writes) {
@@ -244,8 +242,8 @@ impl Translation<'_, '_> {
             let lacking = "requests whose alignment differs from their size";
             return Err(options.refuse_lacking("blockalign", lacking));
         }
-        // fio's option specifies the gap between two requests. The flag specifies the distance
-        // between the starts of two requests.
+        // fio specifies the gap between two requests. `--stride` is the distance between the
+        // starts of two requests.
         let largest = self.load.largest_bytes;
         let has_one_size = self.load.has_one_size;
         if let Some(stride) = self.load.words.iter_mut().find(|word| word.name == "stride") {
@@ -264,7 +262,7 @@ impl Translation<'_, '_> {
         self.add("bs", size(bytes), key);
     }
 
-    /// Translates `bsrange`. All sizes in the range are equally frequent.
+    /// Translates `bsrange`. The sizes are the multiples of the smallest size, with equal shares.
     fn range(&mut self, text: &str) -> Outcome<()> {
         let options = self.options;
         let (low, high) = text.split_once(['-', ':']).unwrap_or((text, text));
@@ -276,7 +274,7 @@ impl Translation<'_, '_> {
         }
         if low == 0 || high % low != 0 || high / low > SIZES_MAX {
             let lacking =
-                "a range whose largest size is not a multiple (up to 100) of the smallest";
+                "ranges whose largest size is not a multiple (2 to 100) of the smallest size";
             return Err(options.refuse_lacking("bsrange", lacking));
         }
         let sizes: Vec<String> = (1..=high / low).map(|n| size(n * low)).collect();
@@ -376,8 +374,8 @@ impl Translation<'_, '_> {
         if options.is_on("pre_read")? == Some(true) {
             self.add("page-cache", "warm", "pre_read");
         } else if drops_pages && self.is_buffered && !self.load.reads {
-            // fio drops the cached pages of a file before every job. Without this flag, halfpower
-            // drops the pages only before jobs that read.
+            // fio drops the cached pages of a file before every job. halfpower does this by default
+            // only before jobs that read.
             self.add("page-cache", "cold", "invalidate");
         }
         Ok(())
@@ -398,7 +396,7 @@ impl Translation<'_, '_> {
         });
         if let Some((key, _)) = limit {
             let us = runtime.unwrap_or(RUNTIME_DEFAULT_US);
-            options.approximate(key, &format!("a trial ends after {} instead", time(us)));
+            options.approximate(key, &format!("a trial lasts {}", time(us)));
         }
         let runtime = runtime.or(limit.map(|_| RUNTIME_DEFAULT_US));
         if let Some(us) = runtime {
@@ -418,7 +416,7 @@ impl Translation<'_, '_> {
         let bytes = self.rate_of("rate", self.mean_bytes)?;
         let requests = self.rate_of("rate_iops", 1.0)?;
         if bytes.is_some() && requests.is_some() {
-            return Err(self.options.refuse("rate", "rate_iops is set too; omit one of them"));
+            return Err(self.options.refuse("rate", "rate and rate_iops are both set; omit one"));
         }
         self.load.rate_of_thread = bytes.or(requests);
         match self.options.text("rate_process").unwrap_or("linear") {
@@ -432,9 +430,9 @@ impl Translation<'_, '_> {
         Ok(())
     }
 
-    /// Returns the combined rate limit of reads and writes (requests per second). The value of the
-    /// option is divided by `request`: 1 for `rate_iops`, the mean request size for `rate`. None if
-    /// there is no limit.
+    /// Returns the combined rate limit of reads and writes (requests per second). None if there is
+    /// no limit. The value of the option is divided by `request`. This is 1 for `rate_iops` and the
+    /// mean request size (bytes) for `rate`.
     fn rate_of(&self, key: &str, request: f64) -> Outcome<Option<f64>> {
         let options = self.options;
         let (read, write) = options.by_direction(key);
@@ -455,7 +453,7 @@ impl Translation<'_, '_> {
             };
         };
         let mixed = (read + write) * self.read_percent as f64 / 100.0;
-        // fio takes whole numbers, so each rate may be off by one.
+        // fio accepts only whole numbers, so each rate may be off by one because of rounding.
         if (mixed - read).abs() > (0.01 * (read + write)).max(1.0 / request) {
             let lacking = "rates of reads and writes whose ratio differs from rwmixread";
             return Err(options.refuse_lacking(key, lacking));
@@ -472,7 +470,7 @@ impl Translation<'_, '_> {
             self.add("thinktime-blocks", blocks.to_string(), "thinktime_blocks");
         }
         if options.text("iodepth").is_some_and(|depth| depth != "1") {
-            options.approximate("thinktime", "each of the iodepth request slots pauses separately");
+            options.approximate("thinktime", "each of the iodepth requests pauses independently");
         }
         Ok(())
     }
@@ -486,7 +484,7 @@ impl Translation<'_, '_> {
         let (law, rest) = text.split_once(':').unwrap_or((text, ""));
         let lacking = match law {
             _ if text.contains(',') => "distributions that differ for reads and writes",
-            "normal" | "zoned_abs" => "this distribution (only random, zipf, pareto and zoned)",
+            "normal" | "zoned_abs" => "this distribution (supported: random, zipf, pareto, zoned)",
             "zipf" | "pareto" if rest.contains('/') => "a location for the most popular blocks",
             _ => "",
         };
@@ -520,8 +518,7 @@ impl Translation<'_, '_> {
                 self.add(key, number.to_string(), key);
             }
         }
-        // halfpower always ends buffered writes with an fsync, and reports the time with and
-        // without this fsync.
+        // halfpower always ends buffered writes with an fsync.
         if options.is_on("end_fsync")? != Some(true) && self.is_buffered && writes {
             options
                 .approximate("end_fsync", "buffered writes end with an fsync, as with end_fsync=1");
@@ -579,8 +576,8 @@ impl Translation<'_, '_> {
     }
 }
 
-/// Formats a zoned distribution with all shares. The remaining share is divided equally
-/// among the zones whose share is omitted, as in fio.
+/// Formats a zoned distribution with the shares of all zones. As in fio, the zones without a share
+/// get equal parts of the rest.
 fn zones(text: &str) -> String {
     let parts: Vec<(&str, &str)> =
         text.split(':').map(|zone| zone.split_once('/').unwrap_or((zone, ""))).collect();

@@ -2,10 +2,11 @@
 //!
 //! A line is `time (ms), value, direction, size, ...`. Further columns (offset, priority, issue
 //! time) are ignored. With `log_avg_msec`, a line has the mean over the time since the previous
-//! line, and the size in the line is 0. Without `log_avg_msec`, a line describes one request. Logs
-//! are added to the job that wrote them if fio's JSON output is in the same directory and is
-//! imported together with the logs. Otherwise the logs become a separate run. A file of several
+//! line, and its size is 0. Without `log_avg_msec`, a line describes one request. A log of several
 //! threads (`per_job_logs=0`) has all lines of the first thread, then all lines of the next thread.
+//!
+//! If logs are imported together with fio's JSON output from the same directory, they are added to
+//! the job that wrote them. Otherwise they become a separate run.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -23,11 +24,11 @@ mod line;
 mod rates;
 mod alone;
 
-/// Name of the document's format in the database.
+/// Name of this format in the database.
 pub const FORMAT: &str = "fio-log";
-/// Maximum total number of lines in all logs. Limits the use of memory.
+/// Maximum number of lines in all logs together. This limits the memory use.
 const LINES_MAX: usize = 20_000_000;
-/// Maximum relative difference between the bytes or requests in the logs and those of the job.
+/// Maximum relative difference between the totals in the logs and in fio's JSON output.
 const DIFFERENCE_MAX: f64 = 0.2;
 
 /// The quantity in the value column of a log.
@@ -40,8 +41,8 @@ enum Kind {
     Submission,
 }
 
-/// Endings of the names of logs, each with the kind of log. If several kinds of logs have
-/// individual requests, the first kind in this list is used.
+/// Suffixes in the names of logs. If several kinds of logs have individual requests, the first kind
+/// in this list is used.
 const KINDS: [(&str, Kind); 5] = [
     ("_bw", Kind::Bandwidth),
     ("_iops", Kind::Requests),
@@ -62,7 +63,7 @@ struct Name {
 }
 
 impl Name {
-    /// Parses the name of a file. None if it is not the name of a log of fio.
+    /// Parses a file name. None if the file is not a log of fio.
     fn of(path: &Path) -> Option<Name> {
         let stem = path.file_name()?.to_str()?.strip_suffix(".log")?;
         let (stem, number) = match stem.rsplit_once('.') {
@@ -87,19 +88,19 @@ fn real(folder: &Path) -> PathBuf {
 }
 
 impl Kind {
-    /// Returns true if the value in a line of means is a rate, false if it is a latency.
+    /// Returns true if the means in a log of this kind are rates, false if they are latencies.
     fn is_rate(self) -> bool {
         matches!(self, Kind::Bandwidth | Kind::Requests)
     }
 
-    /// Returns the amount transferred in 1 ms at a rate of 1: bytes for a rate in KiB/s, otherwise
-    /// requests.
+    /// Returns the factor that converts a logged rate to bytes per ms (bandwidth) or requests per
+    /// ms (IOPS).
     fn scale(self) -> f64 {
         if self == Kind::Bandwidth { 1.024 } else { 1e-3 }
     }
 
-    /// Returns the bytes transferred in 1 ms at a rate of 1. For a rate in requests per second,
-    /// requests of 4 KiB are assumed.
+    /// Returns the factor that converts a logged rate to bytes per ms. For IOPS, requests of 4 KiB
+    /// are assumed.
     fn most_bytes(self) -> f64 {
         if self == Kind::Bandwidth { 1.024 } else { 1e-3 * rates::REQUEST_BYTES }
     }
@@ -111,7 +112,7 @@ struct Log {
     name: Name,
     kind: Kind,
     lines: Vec<Line>,
-    /// Usual time between two lines (ms). `u64::MAX` if the lines are not mean rates.
+    /// Usual time between two lines (ms). `u64::MAX` if the log does not contain mean rates.
     step_ms: u64,
     text: String,
 }
@@ -124,7 +125,7 @@ pub struct Logs {
     failure: Option<Failure>,
 }
 
-/// Returns true if the name of a file is the name of a log of fio.
+/// Returns true if a file name is that of a log of fio, such as `a_bw.1.log`.
 pub fn is_log(path: &Path) -> bool {
     Name::of(path).is_some()
 }
@@ -133,7 +134,7 @@ impl Logs {
     /// Adds a log.
     ///
     /// # Errors
-    /// A message of one line if the log is a histogram log, was added before, or has a damaged
+    /// The log is a histogram log, was added before, or has a damaged line. The message has one
     /// line.
     pub fn add(&mut self, path: &Path, text: String) -> Outcome<()> {
         let Some((name, kind)) = Name::of(path).and_then(|name| Some((name.clone(), name.kind?)))
@@ -165,10 +166,9 @@ impl Logs {
         self.logs.is_empty()
     }
 
-    /// Takes the logs of a job out of the list. The name of such a log has one of the prefixes,
-    /// relative to `folder`, and the number of one of the job's threads. A log without a number may
-    /// have lines of all threads. Such a log is taken only if the job shares no prefix with another
-    /// job (`is_only`).
+    /// Removes the logs of a job from the list and returns them. Their names have one of `prefixes`
+    /// (relative to `folder`) and a thread number in `threads`. A log without a number may have
+    /// lines of all threads, so it is taken only if no other job has the same prefix (`is_only`).
     fn take(
         &mut self,
         folder: &Path,
@@ -223,8 +223,8 @@ impl Logs {
     /// Converts the remaining logs to runs: for each prefix, a run with one point.
     ///
     /// # Errors
-    /// A message of one line with the file, if logs are empty, have latencies but no rates, are of
-    /// different jobs, or did not belong to the job that took them.
+    /// The logs are empty, have latencies but no rates, or belong to different jobs, or
+    /// [`Logs::attach`] found logs that contradict their job.
     pub fn rest(mut self) -> Outcome<Vec<(PathBuf, Imported)>> {
         if let Some(failure) = self.failure {
             return Err(failure);
@@ -245,7 +245,7 @@ impl Logs {
     }
 }
 
-/// Visits the lines of a log in order and finds the start time and the thread of each line.
+/// Finds the start time and the thread of each line of a log. The lines are visited in order.
 struct Cursor {
     /// Whether the log may have several threads. True for a log without a thread number.
     may_restart: bool,
@@ -263,8 +263,8 @@ impl Cursor {
         Cursor { may_restart, is_rate, before_ms: [0; 3], latest_ms: 0, thread: 0 }
     }
 
-    /// Returns the start of the time that a line covers (ms): the time of the previous line with
-    /// the same direction and thread, or 0.
+    /// Returns the start of the interval that a line covers (ms): the time of the previous line
+    /// with the same direction and thread, or 0 if there is none.
     ///
     /// # Errors
     /// The log belongs to a single thread, but a time is lower than the previous time or occurs
@@ -278,7 +278,7 @@ impl Cursor {
                 return Err("the time goes back, but the log belongs to a single thread");
             }
             if !self.may_restart {
-                return Err("two means have the same time and direction");
+                return Err("two lines have the same time and direction");
             }
             self.before_ms = [0; 3];
             self.thread = self.thread.saturating_add(1);
@@ -305,7 +305,7 @@ fn read(text: &str, name: &Name, kind: Kind, others: usize) -> Outcome<Vec<Line>
         } else {
             let start_ms = cursors[0].start_ms(line).map_err(damaged)?;
             if line.ms() == 0 {
-                return Err(failed("a mean at time 0 covers no time", "use a longer log_avg_msec"));
+                return Err(failed("a mean at time 0 is not usable", "use a longer log_avg_msec"));
             }
             amount += line.value() as f64 * kind.most_bytes() * (line.ms() - start_ms) as f64;
         }
@@ -322,7 +322,7 @@ fn read(text: &str, name: &Name, kind: Kind, others: usize) -> Outcome<Vec<Line>
     Ok(lines)
 }
 
-/// The bytes or requests of one thread, according to a log of means.
+/// Total bytes or requests of one thread in a log of means.
 #[derive(Clone, Copy, Debug)]
 struct ThreadSum {
     amount: f64,
@@ -338,15 +338,15 @@ impl Log {
         self.lines.first().is_some_and(|line| line.bytes() > 0)
     }
 
-    /// Returns the lines of reads and writes, without the trims.
+    /// Returns the lines of reads and writes.
     fn transfers(&self) -> impl Iterator<Item = Line> {
         self.lines.iter().copied().filter(|line| line.direction() < 2)
     }
 
-    /// Converts the lines of means to windows of time. A window begins at the previous line of the
-    /// same direction, or at the start of the thread. fio writes no line for a time without
-    /// requests. The mean after such a gap covers only the usual step, so the window is only as
-    /// long as the usual step.
+    /// Converts the lines of a log of means to time windows. A window begins at the previous line
+    /// of the same direction, or at the start of the thread. fio writes no lines while there are no
+    /// requests, and the mean after such a gap covers only the usual step. So a window after a gap
+    /// begins one step before its line.
     fn windows(&self) -> impl Iterator<Item = Window> {
         let mut cursor = Cursor::new(&self.name, true);
         let scale = self.kind.scale();
@@ -358,7 +358,7 @@ impl Log {
         let ours = all.filter(|(line, start_ms, _)| line.direction() < 2 && line.ms() > *start_ms);
         ours.map(move |(line, start_ms, thread)| {
             let (end_ms, length_ms) = (line.ms(), line.ms() - start_ms);
-            // A window of more than 1.9 steps includes a time without requests.
+            // A window longer than 1.9 steps includes a gap without requests.
             let is_long = length_ms.saturating_mul(10) > self.step_ms.saturating_mul(19);
             let length_ms = if is_long { self.step_ms } else { length_ms };
             let amount = line.value() as f64 * scale * length_ms as f64;
@@ -367,8 +367,8 @@ impl Log {
         })
     }
 
-    /// Returns the usual length of a window (ms): the lower quartile of all lengths, because
-    /// windows that include a time without requests are longer.
+    /// Returns the usual length of a window (ms). The lower quartile of all lengths is used,
+    /// because windows that include a gap without requests are longer.
     fn usual_step_ms(&self) -> u64 {
         if !self.has_means() || !self.kind.is_rate() {
             return u64::MAX;
@@ -384,7 +384,7 @@ impl Log {
         *lengths.select_nth_unstable(place).1
     }
 
-    /// Returns the bytes or requests of each thread of a log of means.
+    /// Sums the bytes or requests of each thread in a log of means.
     fn threads(&self) -> Vec<ThreadSum> {
         let mut threads: Vec<ThreadSum> = Vec::new();
         let mut latest = None;
@@ -401,7 +401,6 @@ impl Log {
         threads
     }
 
-    /// Returns the number of threads in the log. The time decreases where another thread begins.
     fn thread_count(&self) -> u32 {
         let mut cursor = Cursor::new(&self.name, self.has_means() && self.kind.is_rate());
         self.lines.iter().for_each(|line| _ = cursor.start_ms(*line));
@@ -409,8 +408,8 @@ impl Log {
     }
 }
 
-/// Checks that the logs have about as many bytes or requests as the trial. The last line of a
-/// thread may be missing, so the logs may have less.
+/// Checks that the logs have about as many bytes or requests as the trial. The logs may have fewer,
+/// because the last line of a thread may be missing.
 fn belong(trial: &Trial, logs: &[&Log]) -> Outcome<()> {
     let elapsed_ms = trial.elapsed_ns.div_ceil(1_000_000);
     for (_, kind) in KINDS {
@@ -425,8 +424,8 @@ fn belong(trial: &Trial, logs: &[&Log]) -> Outcome<()> {
                 least += amount;
                 most += amount;
             } else if log.lines.is_empty() {
-                // The thread ended before fio wrote its first line, so any amount may be missing
-                // in the logs.
+                // The log is empty because its thread ended before fio wrote the first line. Any
+                // number of bytes or requests may be missing.
                 most = f64::INFINITY;
             } else if kind.is_rate() {
                 for thread in log.threads() {
@@ -436,7 +435,7 @@ fn belong(trial: &Trial, logs: &[&Log]) -> Outcome<()> {
                     most += thread.amount * (1.0 + rest_ms / thread.end_ms.max(1) as f64);
                 }
             } else {
-                // Mean latencies do not tell how many bytes were transferred.
+                // The number of transferred bytes cannot be computed from mean latencies.
                 (least, most) = (0.0, f64::INFINITY);
             }
         }
@@ -497,7 +496,7 @@ mod tests {
         assert_eq!(trial.series.len(), 3);
         let last = trial.series[2];
         assert_eq!((last.start_ns, last.length_ns), (500_000_000, 255_000_000));
-        // The two directions have 2 x 498 requests per second for 255 ms.
+        // Reads and writes together have 2 x 498 requests per second, for 255 ms.
         assert_eq!((last.requests, last.bytes), (254, 2 * 1992 * 1024 * 255 / 1000));
         assert_eq!(trial.elapsed_ns, 755_000_000);
         assert!((trial.bytes_per_s() / (2.0 * 2002.6 * 1024.0) - 1.0).abs() < 1e-3);
@@ -617,7 +616,7 @@ mod tests {
 
     #[test]
     fn single_requests_end_with_the_last_one_or_with_the_run() {
-        // fio completed 100 requests in 8 ms.
+        // 100 requests completed within 8 ms.
         let text: String = (0..100).map(|at| format!("{}, 62000, 0, 4096, 0\n", at / 13)).collect();
         let run = run(&[("a_lat.1.log", &text)]).unwrap();
         let alone = &run.points[0].trials[0];
@@ -668,13 +667,13 @@ mod tests {
         for (text, cause) in [
             (back, "line 3: the time goes back"),
             (&*back.replace("1000, 0, 0,", "1, 0, 4096,"), "line 3: the time goes back"),
-            (twice, "line 2: two means have the same time"),
+            (twice, "line 2: two lines have the same time"),
             ("0, 1000, 0, 0, 0\n", "line 1: a mean at time 0"),
         ] {
             let failure = run(&[("a_bw.1.log", text)]).unwrap_err();
             assert!(failure.message.contains(cause), "{failure}");
         }
-        // In a log of all threads, the second mean of the same time begins another thread.
+        // In a log of all threads, a second mean with the same time belongs to another thread.
         let all = run(&[("a_bw.log", twice)]).unwrap();
         assert_eq!(all.points[0].key.threads(), 2);
         assert_eq!(all.points[0].trials[0].bytes(), 204_800);
@@ -707,7 +706,7 @@ mod tests {
         let single = "1, 62000, 0, 4096, 0\n2, 62000, 0, 4096, 0\n";
         assert!(attached(&[("a_lat.1.log", single)], &mut trial(40_960, 10, 3)).is_err());
         assert!(attached(&[("a_lat.1.log", single)], &mut trial(8192, 2, 3)).is_ok());
-        // Mean latencies do not tell how many bytes were transferred, so they fit every trial.
+        // Mean latencies are accepted for every trial, because they contain no number of bytes.
         let means = "100, 62000, 0, 0, 0\n";
         assert!(attached(&[("a_lat.1.log", means)], &mut trial(8192, 2, 3)).is_ok());
     }

@@ -1,4 +1,4 @@
-//! Gives typed access to the options of one job. Records how each option was handled.
+//! Parses the options of one job. Records which options were used, approximated and ignored.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,9 +12,9 @@ use crate::fio::keys;
 /// Values that turn an option off.
 const OFF: [&str; 5] = ["0", "none", "off", "false", "no"];
 
-/// The options of one job, and how each of them was handled.
+/// The options of one job, and a record of how each option was handled.
 pub struct Options<'a> {
-    /// The last occurrence of each option, with the value after variables were replaced.
+    /// The last occurrence of each option, and its value with all variables replaced.
     given: BTreeMap<String, (&'a Given, String)>,
     /// Names of the options that the translation has read.
     used: RefCell<BTreeSet<String>>,
@@ -22,7 +22,7 @@ pub struct Options<'a> {
     notes: RefCell<Vec<String>>,
     /// The error for the first variable that is not set. None if all variables are set.
     unset: Option<String>,
-    /// Number of bytes that the suffixes `k` and `kb` mean (fio's `kb_base`).
+    /// Number of bytes that the suffixes `k` and `kb` mean: 1024 or 1000 (fio's `kb_base`).
     kb_base: Cell<u64>,
 }
 
@@ -30,7 +30,7 @@ impl<'a> Options<'a> {
     /// Collects the options of a section and replaces variables.
     ///
     /// # Errors
-    /// An invalid `kb_base`.
+    /// The value of `kb_base` is neither 1024 nor 1000.
     pub fn of(
         jobs: &'a Jobs,
         section: &'a Section,
@@ -65,7 +65,7 @@ impl<'a> Options<'a> {
     /// Checks that all variables in the options are set.
     ///
     /// # Errors
-    /// The first variable that is not set.
+    /// A variable is not set.
     pub fn check_variables(&self) -> Outcome<()> {
         self.unset.as_ref().map_or(Ok(()), |why| Err(Failure::usage(why.clone())))
     }
@@ -76,7 +76,8 @@ impl<'a> Options<'a> {
         self.given.get(key).map(|(_, text)| text.as_str())
     }
 
-    /// Returns the location of an option. Empty if the job does not have the option.
+    /// Returns the location of an option, such as `a.fio:4`. Empty if the job does not have the
+    /// option.
     pub fn place(&self, key: &str) -> &str {
         self.given.get(key).map_or("", |(given, _)| &given.place)
     }
@@ -124,7 +125,7 @@ impl<'a> Options<'a> {
     pub fn bytes(&self, key: &str) -> Outcome<Option<u64>> {
         let Some(text) = self.text(key) else { return Ok(None) };
         if text.ends_with(['%', 'z']) {
-            return Err(self.refuse(key, "percentages and zones are not supported; write bytes"));
+            return Err(self.refuse(key, "percentages and zones are not supported; specify bytes"));
         }
         self.bytes_of(key, text).map(Some)
     }
@@ -138,7 +139,8 @@ impl<'a> Options<'a> {
             .map_err(|why| self.refuse(key, &why))
     }
 
-    /// Parses an option as a time (us). A number without a unit is multiplied by `bare_us`.
+    /// Parses an option as a time (us). `bare_us` is the unit of a bare number (us), for example
+    /// 1000000 for seconds.
     ///
     /// # Errors
     /// The value is not a time.
@@ -154,7 +156,7 @@ impl<'a> Options<'a> {
     /// Parses an option as a switch. An option without a value is on.
     ///
     /// # Errors
-    /// The value is neither 0 nor 1.
+    /// The value is not 0, 1, true or false.
     pub fn is_on(&self, key: &str) -> Outcome<Option<bool>> {
         match self.text(key) {
             None => Ok(None),
@@ -164,8 +166,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Returns the values of an option for reads and for writes. The text of the option is one
-    /// value for both directions, or `READ,WRITE`. None if the option has no value for a direction.
+    /// Returns the values of an option for reads and for writes. For example, `8k,4k` is 8k for
+    /// reads and 4k for writes, and `8k` is for both. None if a direction has no value.
     pub fn by_direction(&self, key: &str) -> (Option<&str>, Option<&str>) {
         let Some((_, text)) = self.given.get(key) else { return (None, None) };
         self.used.borrow_mut().insert(key.to_owned());
@@ -178,7 +180,7 @@ impl<'a> Options<'a> {
     /// options and the messages about approximated options.
     ///
     /// # Errors
-    /// The first option that has no equivalent or is unknown.
+    /// An option is unknown or has no equivalent.
     pub fn settle(self) -> Outcome<(Vec<String>, Vec<String>)> {
         let mut ignored = Vec::new();
         for (key, (_, text)) in &self.given {

@@ -15,8 +15,8 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::imported::UNKNOWN_HOST;
 
-/// Number of failed attempts to parse a document after which the search ends, so that hostile texts
-/// take little time.
+/// Maximum number of failed attempts to find a document. This limits the time that a hostile text
+/// can take.
 const FAILURES_MAX: usize = 1000;
 /// Maximum number of entries (jobs or threads) in a document.
 pub const JOBS_MAX: usize = 10_000;
@@ -24,15 +24,15 @@ pub const JOBS_MAX: usize = 10_000;
 const TOO_MANY: &str = "more than 10000 jobs";
 /// Value of [`Latency::count`] if the document does not state the count (fio before 3.18).
 pub const NOT_STATED: u64 = u64::MAX;
-/// Job name of the entry with the sum over all servers.
+/// Job name that fio gives to the sum over all servers.
 const SUM: &str = "All clients";
-/// Maximum total size of the copies of those parts of a document that belong to no server (bytes).
-/// The document of each server gets a copy.
+/// Maximum total size of the copies of the common parts of a document (bytes). A document of
+/// several servers is split into one document for each server, each with a copy of these parts.
 const COPIES_MAX: usize = 64 << 20;
 
 /// Values of options by option name.
 pub type Texts = BTreeMap<String, String>;
-/// Shares of requests in the buckets of a histogram (percent), by the upper limit of the bucket.
+/// Histogram with the share of requests (percent) by the upper limit of each bucket.
 pub type Shares = BTreeMap<String, f64>;
 
 /// One JSON document of fio.
@@ -137,10 +137,10 @@ pub struct Job {
     /// Distribution of the queue depth at the submission of requests.
     #[serde(skip_deserializing)]
     pub iodepth_level: Shares,
-    /// Distribution of the number of requests in a submit call.
+    /// Distribution of the number of requests per submit call.
     #[serde(skip_deserializing)]
     pub iodepth_submit: Shares,
-    /// Distribution of the number of completions in a completion call.
+    /// Distribution of the number of requests per completion call.
     #[serde(skip_deserializing)]
     pub iodepth_complete: Shares,
     /// Distribution of the latencies below 1 us.
@@ -172,7 +172,7 @@ pub struct Job {
     pub hostname: Option<String>,
 }
 
-/// Sum of the requests of all directions.
+/// Sum over reads, writes and trims.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(default)]
 pub struct Mixed {
@@ -214,13 +214,13 @@ pub struct Direction {
     pub clat_ns: Latency,
     /// Total latencies: from the start of the submission to completion (fio's `lat`).
     pub lat_ns: Latency,
-    /// Lowest throughput of an interval (KiB/s).
+    /// Throughput of the slowest interval (KiB/s).
     #[serde(skip_deserializing)]
     pub bw_min: u64,
-    /// Highest throughput of an interval (KiB/s).
+    /// Throughput of the fastest interval (KiB/s).
     #[serde(skip_deserializing)]
     pub bw_max: u64,
-    /// Share of the job in the throughput of the group (percent).
+    /// Share of this job in the total throughput of its group (percent).
     #[serde(skip_deserializing)]
     pub bw_agg: f64,
     /// Mean throughput of the intervals (KiB/s).
@@ -232,10 +232,10 @@ pub struct Direction {
     /// Number of intervals in the `bw` statistics.
     #[serde(skip_deserializing)]
     pub bw_samples: u64,
-    /// Lowest throughput of an interval (requests per second).
+    /// Throughput of the slowest interval (requests per second).
     #[serde(skip_deserializing)]
     pub iops_min: u64,
-    /// Highest throughput of an interval (requests per second).
+    /// Throughput of the fastest interval (requests per second).
     #[serde(skip_deserializing)]
     pub iops_max: u64,
     /// Mean throughput of the intervals (requests per second).
@@ -265,7 +265,7 @@ pub struct Latency {
     /// Number of measured latencies. [`NOT_STATED`] if the document does not state the number.
     #[serde(rename = "N", default = "not_stated")]
     pub count: u64,
-    /// Latencies (ns) by percentile. None if fio printed no percentiles.
+    /// Latency at each percentile (ns). None if fio printed no percentiles.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub percentile: Option<BTreeMap<String, u64>>,
     /// Number of requests in each bucket, by the midpoint of the bucket (ns). None without JSON+.
@@ -307,8 +307,8 @@ fn not_stated() -> u64 {
     NOT_STATED
 }
 
-/// Deserializes the list of jobs. Fails after [`JOBS_MAX`] jobs, so that a small hostile text takes
-/// little memory.
+/// Deserializes the list of jobs. Fails if there are more than [`JOBS_MAX`] jobs, to limit the
+/// memory that a hostile text can take.
 fn jobs<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<Job>>, D::Error> {
     struct Jobs;
 
@@ -391,11 +391,11 @@ pub fn parse(text: &str) -> Outcome<Found<'_>> {
             None => break,
         }
     }
-    let none = || Failure::failed("not a JSON document of fio; use --output-format=json or json+");
+    let none = || Failure::failed("this is not fio's JSON; use --output-format=json or json+");
     last.ok_or_else(|| why.unwrap_or_else(none))
 }
 
-/// Finds the next `{` at the start of a line or after leading spaces and tabs.
+/// Finds the next `{` that is the first character in its line other than a space or tab.
 fn next_brace(text: &str, from: usize) -> Option<usize> {
     let is_first = |at: usize| {
         let before = text.as_bytes()[..at].iter().rev().find(|byte| !matches!(byte, b' ' | b'\t'));
@@ -411,11 +411,11 @@ pub struct Divided<'a> {
     lists: Vec<List>,
 }
 
-/// The elements of a list. Each has its range in the text, including the space before the element,
-/// and the server that the element belongs to.
+/// The elements of a JSON list. Each element has a range in the text, including the white space
+/// before the element, and an owner.
 type List = Vec<(Range<usize>, Belongs)>;
 
-/// The owner of an element of a list.
+/// The owner of an element in the list of a document of several servers.
 #[derive(Debug, PartialEq)]
 enum Belongs {
     Server(String),
@@ -484,7 +484,7 @@ impl<'a> Divided<'a> {
     }
 }
 
-/// Finds the lists of a document that may have elements of several servers.
+/// Finds the lists whose elements may belong to several servers.
 fn lists(text: &str) -> Option<Vec<List>> {
     let (mut lists, mut at) = (Vec::new(), after(text, 0, '{')?);
     while after(text, at, '}').is_none() {
@@ -504,7 +504,7 @@ fn lists(text: &str) -> Option<Vec<List>> {
     Some(lists)
 }
 
-/// Returns the elements of the list whose first element begins at `at`, and the end of the list.
+/// Parses a list. `at` is the position after `[`. Returns the elements and the end of the list.
 fn list(text: &str, mut at: usize) -> Option<(List, usize)> {
     let mut elements = Vec::new();
     loop {

@@ -2,7 +2,7 @@
 //!
 //! fio starts all jobs at once, except that a job with `stonewall` waits for the jobs before it.
 //! halfpower measures one load at a time. Equal jobs become one run with more threads or targets.
-//! Different jobs are refused, unless the user wants them to run in sequence.
+//! Different jobs are refused, unless `--serial` makes them run in sequence.
 
 use lab::failure::{Failure, Outcome};
 
@@ -16,7 +16,7 @@ pub struct Wishes {
     pub sections: Vec<String>,
     /// Whether jobs with approximated options are refused.
     pub strict: bool,
-    /// Whether jobs that fio would run at the same time run in sequence.
+    /// Whether all jobs run in sequence, even if fio would run them at the same time.
     pub serial: bool,
 }
 
@@ -39,7 +39,7 @@ pub fn plan_all(
 /// Plans the runs of a job file, in the order of the jobs.
 ///
 /// # Errors
-/// A message of one line: what halfpower cannot do, and the remedy.
+/// halfpower cannot reproduce a job, or `wishes` contains the name of a job that does not exist.
 pub fn plan(jobs: &Jobs, wishes: &Wishes, surroundings: &dyn Surroundings) -> Outcome<Vec<Run>> {
     let is_wanted = |name: &String| wishes.sections.is_empty() || wishes.sections.contains(name);
     for name in &wishes.sections {
@@ -66,7 +66,7 @@ pub fn plan(jobs: &Jobs, wishes: &Wishes, surroundings: &dyn Surroundings) -> Ou
     Ok(runs)
 }
 
-/// Adds a job to the run of the jobs that fio would run at the same time.
+/// Adds a job to the run of another job that fio would run at the same time.
 fn together(first: &mut Run, run: &Run) -> Outcome<()> {
     first.join(run).map_err(|flag| {
         Failure::usage(format!(

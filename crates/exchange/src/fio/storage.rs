@@ -1,4 +1,4 @@
-//! Decides on which files a job runs: existing files and devices, or a test file.
+//! Chooses the files for a job: existing files and devices, or a test file.
 //!
 //! If the files of a job do not exist, fio creates and keeps them. halfpower instead uses a test
 //! file in the same directory and removes it afterwards, so that a job file leaves nothing behind.
@@ -27,7 +27,7 @@ pub enum Storage {
     Existing(Vec<PathBuf>),
 }
 
-/// The files of a job, and the parts of the files that its threads use.
+/// The files of a job, and the part of the files that each thread accesses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The storage that the job uses.
@@ -40,10 +40,10 @@ pub struct Place {
     pub words: Vec<Word>,
 }
 
-/// Translates the options of a job that describe its files. `name` is the name of the job.
+/// Translates the job options that describe the files. `name` is the name of the job.
 ///
 /// # Errors
-/// The first option that halfpower cannot reproduce.
+/// The job has an option that halfpower cannot reproduce.
 pub fn translate(
     options: &Options<'_>,
     load: &Load,
@@ -60,7 +60,7 @@ pub fn translate(
     let increment = options.bytes("offset_increment")?.unwrap_or(0);
     if increment > 0 && options.count("numjobs")?.unwrap_or(1) > 1 {
         if Some(increment) != place.size_bytes {
-            let lacking = "per-thread parts of a file that overlap or leave gaps";
+            let lacking = "threads whose parts of a file overlap or leave gaps";
             return Err(options.refuse_lacking("offset_increment", lacking));
         }
         place.has_own_parts = true;
@@ -75,7 +75,7 @@ pub fn translate(
             }
             if paths.len() > 1 {
                 if !load.has_one_size {
-                    let how = "files alternate in chunks of the largest request size";
+                    let how = "the files are striped in chunks of the largest request size";
                     options.approximate("filename", how);
                 }
                 add("chunk", size(load.largest_bytes), "filename");
@@ -118,8 +118,8 @@ fn size_of(options: &Options<'_>) -> Outcome<Option<u64>> {
     }
 }
 
-/// Returns how fio would allocate a new file. None if fio would write the whole file before the
-/// job, as it does with every file that is read.
+/// Returns the value of `--allocation` for a new file. None if fio would write the whole file
+/// before the job starts, for example because the job reads the file.
 fn allocation(options: &Options<'_>, load: &Load) -> Outcome<Option<&'static str>> {
     let text = options.text("fallocate").unwrap_or("native");
     let is_written_before = options.is_on("overwrite")? == Some(true);
@@ -162,8 +162,8 @@ fn storage(
     let paths: Vec<PathBuf> = files.iter().map(|file| folder.join(file)).collect();
     let paths: Vec<PathBuf> =
         paths.iter().map(|path| path.strip_prefix(".").unwrap_or(path).to_path_buf()).collect();
-    // A missing device is not replaced by a test file. halfpower reports the error when it opens
-    // the device.
+    // A test file cannot replace a missing device. halfpower reports the error when it opens the
+    // device.
     let exists = |path: &&PathBuf| path.starts_with("/dev") || surroundings.exists(path);
     let Some(missing) = paths.iter().find(|path| !exists(path)) else {
         return Ok(Storage::Existing(paths));

@@ -1,8 +1,8 @@
-//! Translates a job of fio into a run of halfpower: targets and flags that a user could type.
+//! Translates a job of fio to the targets and flags of `halfpower run`.
 //!
-//! The parser of each flag checks its value, and a mistake is reported with the line of the job
-//! file. A run contains no permission to write. The user must give this permission on halfpower's
-//! command line.
+//! The values are checked as on the command line, and errors have the line of the job file. A job
+//! file cannot permit halfpower to write. The user must give this permission on halfpower's command
+//! line.
 
 use std::path::PathBuf;
 
@@ -38,7 +38,7 @@ pub struct Run {
 /// Translates a job.
 ///
 /// # Errors
-/// A message of one line with the option that halfpower cannot reproduce, and the remedy.
+/// halfpower cannot reproduce an option of the job. The message contains the option and the remedy.
 pub fn translate(jobs: &Jobs, section: &Section, surroundings: &dyn Surroundings) -> Outcome<Run> {
     let options = Options::of(jobs, section, surroundings)?;
     let load = load::translate(&options)?;
@@ -133,7 +133,7 @@ impl Run {
     /// Parses the flags of the run into an experiment.
     ///
     /// # Errors
-    /// A value that the parser of the flag refuses, with the line of the job file.
+    /// A flag has an invalid value. The message has the line of the job file.
     pub fn experiment(&self) -> Outcome<Experiment> {
         let mut experiment = Experiment { targets: self.targets.clone(), ..Experiment::default() };
         for word in self.flags() {
@@ -147,7 +147,7 @@ impl Run {
         Ok(experiment)
     }
 
-    /// Returns the first flag in which two loads differ. None if the loads are equal.
+    /// Returns the first flag that differs between two runs. None if their loads are equal.
     pub fn difference(&self, other: &Run) -> Option<&'static str> {
         let plain = |words: &[Word]| -> Vec<(&'static str, String)> {
             words.iter().map(|word| (word.name, word.value.clone())).collect()
@@ -166,11 +166,11 @@ impl Run {
             .or_else(|| (self.load.rate_of_thread != other.load.rate_of_thread).then_some("rate"))
     }
 
-    /// Adds an equal job that runs at the same time. If both jobs use the same files, the run gets
-    /// more threads, else another target.
+    /// Adds a job with an equal load that runs at the same time. If both jobs use the same files,
+    /// the run gets more threads. Otherwise it gets another target.
     ///
     /// # Errors
-    /// The flag in which the jobs differ.
+    /// The name of the flag that differs between the jobs.
     pub fn join(&mut self, other: &Run) -> Result<(), &'static str> {
         if let Some(name) = self.difference(other) {
             return Err(name);

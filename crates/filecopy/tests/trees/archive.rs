@@ -1,5 +1,5 @@
-//! Tests that copies with `Keep::All` equal their sources in every respect. Copies of the same
-//! trees by `cp -a` and `rsync -aHAXS` are compared as well, and their differences are counted.
+//! Tests that copies with `Keep::All` equal their sources in every respect. The tests also count
+//! the differences of copies that `cp -a` and `rsync -aHAXS` make.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,10 +31,10 @@ fn run(program: &str, arguments: &[&str], from: &Path, to: &Path) {
     assert!(output.status.success(), "{program}: {said}");
 }
 
-/// A variant of copying: its name and its settings.
+/// Name of a variant of the settings, and the function that returns the settings.
 type Way = (&'static str, fn(&Path) -> Settings);
 
-/// Returns the variants with which a tree is copied: the plain variant and one other variant.
+/// Returns two variants for tree `number`: the plain variant, and another that `number` selects.
 fn ways(number: u64) -> Vec<Way> {
     let plain: fn(&Path) -> Settings = |folder| settings(folder, Keep::All);
     let others: [Way; 4] = [
@@ -46,8 +46,9 @@ fn ways(number: u64) -> Vec<Way> {
     vec![("plain", plain), others[(number % 4) as usize]]
 }
 
-/// Copies random trees with several variants of settings, and asserts that nothing differs. Returns
-/// the number of differences in the copies of other programs, by program and property.
+/// Copies random trees with several variants of the settings, and asserts that each copy equals its
+/// source. Also copies the trees with cp and rsync, and returns the number of differences of these
+/// copies by program and property.
 fn compare(trees: u64, first_seed: u64) -> BTreeMap<(&'static str, &'static str), u64> {
     let mut lacks: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     let rivals: Vec<(&'static str, &[&str])> = [

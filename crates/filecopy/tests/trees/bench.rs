@@ -1,4 +1,4 @@
-//! Fixtures: folders for trees, sessions that copy trees, and reports of skipped tests.
+//! Helpers of the tests: temporary folders, copies of trees, and reports of skipped tests.
 
 use std::fs;
 use std::io::Write;
@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use filecopy::{Destination, Keep, Problem, Session, Settings};
 
-/// Creates a temporary folder on the disk of the build directory, which supports extended
-/// attributes and holes.
+/// Creates a temporary folder in the build directory, because /tmp may not support extended
+/// attributes or holes.
 pub fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
@@ -33,7 +33,7 @@ pub fn is_on_path(program: &str) -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// Returns settings whose state folder is inside the folder of the test.
+/// Returns settings with the state folder `state` inside `folder`.
 pub fn settings(folder: &Path, keep: Keep) -> Settings {
     let state_folder = Some(folder.join("state"));
     Settings { keep, state_folder, ..Settings::default() }
@@ -62,14 +62,14 @@ pub fn listed(problems: &[Problem]) -> String {
     problems.iter().map(|problem| format!("{problem}\n")).collect()
 }
 
-/// Returns the private directories that remain anywhere below a folder.
+/// Returns all private directories of copies below a folder.
 pub fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
         let name = entry.file_name().to_string_lossy().into_owned();
-        // The generator creates a file with such a name, but never a directory.
+        // The generator also creates names that begin with `.halfpower-`, but they are shorter.
         if is_directory && name.starts_with(".halfpower-") && name.len() == 43 {
             found.push(path.clone());
         }

@@ -13,7 +13,7 @@ use crate::hostile::beside_a_hostile_user;
 use crate::killed::kill_at_random;
 use crate::random::Random;
 
-/// Number of copies of each tree that are killed.
+/// Number of times that a copy of each tree is killed.
 const KILLS_OF_A_TREE: u64 = 100;
 /// Request size of copies with faults (bytes).
 const REQUEST_BYTES: u32 = 64 << 10;

@@ -16,7 +16,7 @@ use crate::random::Random;
 #[derive(Clone, Copy, Debug)]
 pub struct Recipe {
     pub entries: u64,
-    /// Whether to set owners, devices and attributes that only root may set.
+    /// Whether to create devices and set owners and attributes, which requires root.
     pub as_root: bool,
     /// Share of files that are larger than 1 MiB (%).
     pub large_percent: u64,
@@ -121,7 +121,7 @@ fn name(random: &mut Random, number: u64) -> OsString {
     ];
     let mut name = random.pick(odd).to_vec();
     if random.percent(20) {
-        // This is nearly the longest possible name (255 bytes).
+        // Names may have up to 255 bytes. A number may be appended to these 250 bytes.
         name = vec![b'n'; 250];
     }
     if !random.percent(30) {
@@ -210,7 +210,7 @@ fn attributes(path: &Path, is_directory: bool, recipe: Recipe, random: &mut Rand
         set("trusted.secret", b"of root");
     }
     if recipe.as_root && !is_directory && random.percent(30) {
-        // cap_net_raw+ep, linux/capability.h VFS_CAP_REVISION_2.
+        // The capability cap_net_raw+ep in the format VFS_CAP_REVISION_2 (linux/capability.h).
         let mut capability = vec![0; 20];
         capability[..8].copy_from_slice(&[1, 0, 0, 2, 0, 0x20, 0, 0]);
         set("security.capability", &capability);

@@ -15,9 +15,9 @@ use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
 const NOBODY: u32 = 65_534;
-/// Name of a file that grows by a byte with each action of the hostile process.
+/// Name of a file to which the hostile process appends one byte for each of its actions.
 const MOVES: &str = "moves-made";
-/// Contents of every file that only its owner may read.
+/// First bytes of every file that only its owner may read.
 const SECRET: &[u8] = b"for the eyes of its owner alone";
 
 fn chmod(path: &Path, mode: u32) {
@@ -31,8 +31,8 @@ fn a_file_of_somebody_else_is_never_taken_for_an_unfinished_copy() {
     fs::create_dir(&to).unwrap();
     fs::write(&source, Random::new(1).bytes(9 << 20)).unwrap();
     chmod(&source, 0o600);
-    // Earlier versions used the first name for unfinished copies. The second is like the name of a
-    // private directory.
+    // Earlier versions gave unfinished copies the first name. The second name has the form of the
+    // name of a private directory.
     for name in [".secret.halfpower-partial", ".halfpower-00000000000000000000000000000000"] {
         fs::write(to.join(name), "trap").unwrap();
         chmod(&to.join(name), 0o666);
@@ -88,8 +88,7 @@ fn an_unfinished_copy_is_resumed_only_if_it_is_the_recorded_file() {
     interrupted();
     assert!(finish() > 0, "the copy is resumed");
     assert_eq!(leftovers(folder.path()), Vec::<PathBuf>::new());
-    // Each case changes the unfinished file: it is replaced by another file or by a link, gets a
-    // second name, or becomes writable for others.
+    // Each of these functions tampers with the unfinished file.
     type Exchange = (&'static str, fn(&Path));
     let exchanges: [Exchange; 4] = [
         ("another file", |path| {
@@ -158,7 +157,7 @@ fn a_copy_is_private_until_it_has_its_name_and_never_wider_than_its_source() {
     }
 }
 
-/// A process of user nobody that attacks a folder until the process is killed.
+/// A process that runs as the user `nobody` and attacks a folder until it is killed.
 struct Hostile(Child);
 
 impl Hostile {

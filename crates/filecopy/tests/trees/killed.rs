@@ -15,7 +15,7 @@ use crate::generator::{Recipe, grow};
 use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
-/// Returns the settings with which a child process copies.
+/// Returns one of four variants of the settings for a child process that copies.
 fn sessions(folder: &Path, way: u64) -> Settings {
     let settings = replacing(folder, Keep::All);
     match way % 4 {
@@ -100,7 +100,7 @@ pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
         }
         check_leftovers(folder.path());
         if random.percent(30) {
-            // The next copy finds only the old files at the destination.
+            // For the next copy, the destination has only the old files again.
             let _ = fs::remove_dir_all(&target);
             fs::create_dir(&target).unwrap();
             for path in files(&old).map(|(path, _)| path) {
@@ -120,8 +120,8 @@ pub fn kill_at_random(kills: u64, seed: u64) -> u64 {
     unfinished
 }
 
-/// Asserts that the private directories that a killed copy left behind are recorded, so that
-/// `clean` can remove them, and that only their owner can read them.
+/// Checks the private directories of killed copies. They must be recorded, so that `clean` can
+/// remove them, and only their owner may have access.
 fn check_leftovers(folder: &Path) {
     use std::os::unix::fs::MetadataExt;
     let known = filecopy::leftovers(&folder.join("state"));
@@ -130,8 +130,8 @@ fn check_leftovers(folder: &Path) {
         assert_eq!(metadata.mode() & 0o077, 0, "{path:?}");
         let is_empty = fs::read_dir(&path).unwrap().next().is_none();
         let is_known = known.iter().any(|left| left.path == path.canonicalize().unwrap());
-        // A directory is recorded after it is created and before its first use, so one without a
-        // record must be empty.
+        // A private directory is recorded after it is created and before it is used. Therefore a
+        // directory without a record must be empty.
         assert!(is_known || is_empty, "{path:?} has no record: {known:?}");
         if !is_known {
             fs::remove_dir(&path).unwrap();

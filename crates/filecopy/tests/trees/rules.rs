@@ -1,5 +1,5 @@
-//! Tests of the rules for which attributes are kept, which entries are copied, and what happens to
-//! existing entries.
+//! Tests which attributes a copy keeps, which entries are copied, and what happens to existing
+//! entries.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt, symlink};
@@ -96,7 +96,7 @@ fn nobody_gets_more_rights_by_a_copy() {
     copies(settings(folder.path(), Keep::All), &source, &open.join("archive"));
     let differs = differences(&Snapshot::of(&source), &Snapshot::of(&open.join("archive")));
     assert!(differs.is_empty(), "the copy must not have the directory's default ACL: {differs:?}");
-    // With an ACL, the group bits of the mode are those of the ACL's mask.
+    // If a file has an ACL, the group bits of its mode are the mask of the ACL.
     let listed = folder.path().join("listed");
     fs::write(&listed, "not of the group").unwrap();
     let strict =

@@ -16,13 +16,13 @@ pub struct Entry {
     pub owner: (u32, u32),
     pub modified: (i64, i64),
     pub size: u64,
-    /// Checksum of the content, target of a link, or device number.
+    /// Checksum of a file's data, target of a symbolic link, or device number.
     pub content: String,
-    /// The first path, in path order, that has the same inode.
+    /// The first path of the same inode, in path order. Shows which entries are hard links.
     pub same_as: PathBuf,
     /// Extended attributes including ACLs.
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Allocated storage (bytes). A copy may have slightly more allocated storage than its source.
+    /// Allocated storage (bytes). A copy may have slightly more than its source.
     pub stored: u64,
 }
 
@@ -75,7 +75,6 @@ fn walk(root: &Path, below: &Path, found: &mut Found) {
         attributes: attributes(&path),
         stored: metadata.blocks() * 512,
     };
-    // Directories have no hard links, so `same_as` of a directory is its own path.
     found.insert(below.to_path_buf(), (entry, (metadata.dev(), metadata.ino())));
     if kind.is_dir() {
         let mut names: Vec<OsString> =

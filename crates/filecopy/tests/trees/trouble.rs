@@ -20,7 +20,7 @@ use crate::generator::{Recipe, grow};
 use crate::random::Random;
 use crate::snapshot::{Snapshot, differences};
 
-/// Runs one step of a test as user nobody in another process.
+/// Runs one step of a test as the user `nobody`, in another process.
 fn as_nobody(test: &str, folder: &Path) -> std::process::Output {
     use std::os::unix::process::CommandExt;
     // The test program is copied, because the build directory may be readable only by its owner.
@@ -262,8 +262,8 @@ fn a_copy_that_fails_verification_is_discarded() {
     assert!(!target.exists());
 }
 
-/// Size of the pieces in which a file is rewritten in place, from its start (bytes). Each piece
-/// begins and ends with the version number of the file.
+/// Size of a piece (bytes). A test file is rewritten in place, piece by piece from the start. Each
+/// piece begins and ends with the version number of the file.
 const PIECE_BYTES: usize = 10_000;
 
 fn piece(file: u64, version: u64, number: u64) -> Vec<u8> {
@@ -278,9 +278,9 @@ fn version(file: u64, version: u64) -> Vec<u8> {
     (0..pieces).flat_map(|number| piece(file, version, number)).collect()
 }
 
-/// Checks whether the file can have had these contents at one moment. The first bytes must be from
-/// one version, and all later bytes from one older version, because the file is rewritten in order.
-/// A writer can be interrupted in the middle of a piece.
+/// Checks whether the file had these contents at one moment. While the file is rewritten, it has
+/// the bytes of the new version up to some offset, and the bytes of one older version after it. The
+/// offset may be in the middle of a piece.
 fn was_ever_so(file: u64, bytes: &[u8]) -> bool {
     let mut versions = Vec::new();
     for found in bytes.chunks(PIECE_BYTES) {

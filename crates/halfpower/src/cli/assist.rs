@@ -1,5 +1,5 @@
-//! Flags of `assist`, the hidden helper of the self-test that burns CPU time for each byte that it
-//! reads.
+//! Flags of `assist`, a hidden subcommand for the self-test. It burns CPU time for each byte that
+//! it reads.
 
 use analysis::units;
 

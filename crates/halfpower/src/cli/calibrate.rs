@@ -1,5 +1,5 @@
-//! Flags of `calibrate`: the stored run or the disk to measure, the share of points held out for
-//! validation, and the output file.
+//! Flags of `calibrate`: the input (stored runs, or a disk to measure), the share of points held
+//! out for validation, and the output file.
 
 use std::path::PathBuf;
 
@@ -34,7 +34,7 @@ buffer, and bursts of writes the write cache. Then other loads are measured to s
 predictions. This takes about ten minutes without writes and twenty with writes, destroys data only
 with --overwrite or --destroy-data-on, and stores no run.")]
 pub struct CalibrateArgs {
-    /// Runs to fit, each by its number, the beginning of its uuid, or its label; or latest
+    /// Runs to fit: number, beginning of the uuid, label, or latest
     #[arg(value_name = "RUN", default_value = "latest")]
     pub runs: Vec<String>,
     /// Measure this rotating disk and fit a system to it: block device, file on a disk, or
@@ -44,17 +44,18 @@ pub struct CalibrateArgs {
     /// Results database
     #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
     pub db: PathBuf,
-    /// Flash system that supplies all values that are not fitted: sata-ssd, nvme-gen4,
-    /// cloud-gp-volume or a file (default: one volume on one host)
+    /// Flash system whose values are used for all parameters that are not fitted: sata-ssd,
+    /// nvme-gen4, cloud-gp-volume or a file (default: one volume on one host)
     #[arg(long, value_name = "SYSTEM")]
     pub system: Option<String>,
-    /// Path of the system file to write, with its score in the title; must not exist
+    /// Write the fitted system to this new file
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Share of the points held out for scoring (default: half; with --check, none)
     #[arg(long, value_name = "half|N%", value_parser = parse_share)]
     pub holdout: Option<f64>,
-    /// A run that is scored but not fitted, such as a run with more hosts; repeatable
+    /// Run that is compared with the fitted system but not used to fit it, such as a run with more
+    /// hosts (repeatable)
     #[arg(long, value_name = "RUN")]
     pub check: Vec<String>,
     /// Allow writing to this existing file (exact path; repeatable)

@@ -25,7 +25,7 @@ the plan, which are measured one after another, or jobs of fio, which run at the
 in the output say what was counted and what the model leaves out. All trace formats that halfpower
 trace reads are accepted.")]
 pub struct CharacteriseArgs {
-    /// A trace file, or a trace of another tool
+    /// Trace file of halfpower or of another tool
     #[arg(value_name = "TRACE")]
     pub file: PathBuf,
     /// The format of the trace [default: recognised from its content]
@@ -34,8 +34,8 @@ pub struct CharacteriseArgs {
     /// What to write: plan (for halfpower sweep) or fio (a job file)
     #[arg(long, value_name = "FORMAT", value_parser = output_format, default_value = "plan")]
     pub output_format: OutputFormat,
-    /// Requests to model: calls (of the program) or block (of the block layer, all programs)
-    /// [default: calls, if there are any]
+    /// Requests to model: calls (I/O calls of the program) or block (block-layer requests of all
+    /// programs) [default: calls, if the trace has any]
     #[arg(long, value_name = "LEVEL", value_parser = super::replay::level)]
     pub level: Option<Level>,
     /// Model only the requests of this file, or of the files below this folder; repeatable

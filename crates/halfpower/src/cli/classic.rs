@@ -1,8 +1,8 @@
 //! Flags of `classic`: the papers' tools, each with its own flags.
 //!
-//! An SQLIO flag is a letter directly followed by its value, which clap does not support. Before
-//! parsing, each of them becomes a value of the hidden flag `--sqlio`, so that flags of SQLIO and
-//! halfpower can be mixed. `papers::classic::flags` interprets the flags of SQLIO.
+//! An SQLIO flag is a letter directly followed by its value, such as `-b64`, which clap does not
+//! support. Therefore [`name_flags`] converts each SQLIO flag to a value of the hidden flag
+//! `--sqlio` before clap parses the command line. `papers::classic::flags` interprets these values.
 
 use analysis::units;
 use std::ffi::{OsStr, OsString};
@@ -29,13 +29,14 @@ pub struct ClassicArgs {
 /// The tools of the papers.
 #[derive(Subcommand, Debug, Clone)]
 pub enum Tool {
-    /// Measure a workload given by SQLIO's flags, with SQLIO's output and trace line of 14 fields
+    /// Measure a workload specified with SQLIO's flags, and print SQLIO's output and trace line
     Sqlio(Box<SqlioArgs>),
     /// Measure memory bandwidth with the papers' tests
     Memspeed(MemspeedArgs),
-    /// Measure the device cache: rereads of one block, and sequential reads, by request size
+    /// Measure the device cache with rereads of one block and with sequential reads, by request
+    /// size
     Diskcache(Box<DiskcacheArgs>),
-    /// Drop a file from the page cache and verify that it is gone
+    /// Drop a file from the page cache and verify that no page of the file remains there
     Cacheflush(CacheflushArgs),
     /// Report lower and upper bounds of a command's CPU cost (same as halfpower soak)
     Soaker(SoakArgs),
@@ -80,7 +81,7 @@ pub struct SqlioArgs {
     /// Append the trace line to this file (a new file or an earlier trace)
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub csv: Option<PathBuf>,
-    /// The comment of the trace line, without commas
+    /// Comment in the trace line (no commas)
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Output")]
     pub note: String,
     /// Number of trials; each trial has a trace line
@@ -101,13 +102,13 @@ pub struct SqlioArgs {
 Without --size, the arrays are far larger than all caches. MBps are 2^20 bytes per second; copied
 bytes are counted once.")]
 pub struct MemspeedArgs {
-    /// Fewer and shorter samples
+    /// Take fewer and shorter samples
     #[arg(long)]
     pub quick: bool,
-    /// Working set of each test; for the copy, both arrays together
+    /// Working set of each test; the copy test splits it between source and destination
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub size: Option<u64>,
-    /// Directory of the unnamed test file; a second test file is created in memory
+    /// Directory for an unnamed test file, which is read from the page cache
     #[arg(long, value_name = "DIR", default_value = ".")]
     pub dir: PathBuf,
     /// How results are printed.
@@ -128,7 +129,7 @@ pub struct DiskcacheArgs {
     /// File, block device, directory, sim:SYSTEM or truth:KEY=VALUE,..
     #[arg(value_name = "TARGET")]
     pub target: PathBuf,
-    /// Fewer points and shorter trials
+    /// Measure fewer points with shorter trials
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
     /// Size of the test file in a directory
@@ -195,7 +196,7 @@ pub struct CmdgenArgs {
     /// Request sizes
     #[arg(long, value_name = "SIZE,..", default_value = "2k..1m", help_heading = "Workload")]
     pub bs: String,
-    /// Requests outstanding; 0 is synchronous
+    /// Queue depths; 0 means synchronous requests
     #[arg(long, value_name = "N,..", default_value = "0,1,2,4,8", help_heading = "Workload")]
     pub iodepth: String,
     /// Operations: read, write
@@ -204,7 +205,7 @@ pub struct CmdgenArgs {
     /// Order of the requests: sequential, random
     #[arg(long, value_name = "ORDER,..", default_value = "sequential", help_heading = "Workload")]
     pub order: String,
-    /// Caching modes by SQLIO's letters: Y, H, S, N
+    /// Caching modes, as letters of SQLIO's flag -B: Y, H, S, N
     #[arg(long, value_name = "LETTER,..", default_value = "Y,H", help_heading = "Workload")]
     pub buffering: String,
     /// Number of threads
@@ -216,8 +217,8 @@ pub struct CmdgenArgs {
     /// Number of trials per test
     #[arg(long, default_value_t = 1, help_heading = "Time")]
     pub trials: u32,
-    /// Name of the series (default: the environment variable sqlio_note). The caching mode, and
-    /// sync or async, are appended for each test
+    /// Name of the series of tests (default: the environment variable sqlio_note). The comment of
+    /// each test consists of this name, the caching mode, and sync or async
     #[arg(long, value_name = "TEXT", default_value = "", help_heading = "Output")]
     pub note: String,
     /// Output format

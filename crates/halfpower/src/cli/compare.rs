@@ -1,5 +1,5 @@
 //! Flags of `compare`, `history`, `fleet` and `baseline`: what is compared, the tolerance, and the
-//! limits for failure.
+//! limits beyond which the command fails.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use compare::limit::{Limit, parse_share};
 Each run counts once, with the median of its trials. A change is recognised only if there are at
 least three runs before it and three after it.")]
 pub struct HistoryArgs {
-    /// Words of the workload's description, such as randread or '64 KiB'
+    /// Show only workloads whose description contains these words, such as randread or '64 KiB'
     #[arg(value_name = "WORD")]
     pub words: Vec<String>,
     /// Host (default: the host of the newest run)
@@ -61,11 +61,11 @@ pub struct CompareArgs {
     /// FILE, or FILE:RUN
     #[arg(value_name = "RUN", conflicts_with_all = ["run", "command"])]
     pub sides: Vec<String>,
-    /// Measure these arguments of `run` (repeatable, the first is the baseline)
+    /// Measure with these arguments of halfpower run (repeatable; the first is the baseline)
     #[arg(long, value_name = "ARGUMENTS", help_heading = "Measure")]
     pub run: Vec<String>,
-    /// Run this command of another tool, which prints results such as fio's JSON (repeatable; these
-    /// sides follow those of --run, and are not stored)
+    /// Run this command of another tool, which prints results such as fio's JSON. These results are
+    /// not stored (repeatable; listed after the results of --run)
     #[arg(long, value_name = "COMMAND", help_heading = "Measure")]
     pub command: Vec<String>,
     /// Stop when the ratio of the rates is known to within this share
@@ -86,7 +86,7 @@ pub struct CompareArgs {
     /// cpu:5% (repeatable)
     #[arg(long, value_name = "LIMIT", value_parser = str::parse::<Limit>)]
     pub fail_on: Vec<Limit>,
-    /// Database of runs that are specified without a file
+    /// Results database for runs that are specified without a file
     #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
     pub db: PathBuf,
     /// Print Markdown, for pull requests
@@ -98,7 +98,7 @@ pub struct CompareArgs {
     /// Write JUnit XML, for CI systems
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub junit: Option<PathBuf>,
-    /// Write a page with the curves of both sides and their ratio
+    /// Write an HTML page with the curves of both sides and their ratio
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub html: Option<PathBuf>,
     /// Print only the result, warnings and errors
@@ -130,7 +130,7 @@ pub struct FleetArgs {
     /// Differences of rates up to this share count as no difference
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "5%")]
     pub same_within: f64,
-    /// Write a page with a table of hosts and a chart of each workload
+    /// Write an HTML page with a table of hosts and a chart of each workload
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
     /// Print one JSON document instead of text
@@ -176,7 +176,7 @@ pub enum BaselineVerb {
     },
     /// List the baselines
     List,
-    /// Remove a baseline; its run stays
+    /// Remove a baseline, but keep its run
     Remove {
         /// Name of the baseline
         name: String,

@@ -41,23 +41,23 @@ an inherited ACL, its group gets the permissions of others. A replaced file then
 owner, mode, ACL and attributes. Symbolic links in a tree stay links; pipes, sockets and devices are
 created again. Holes are preserved. On btrfs and xfs, the copy shares the blocks of its source.")]
 pub struct CopyArgs {
-    /// Files, directories or block devices (- for standard input), then the destination
+    /// Sources (files, directories or block devices; - for standard input), then the destination
     #[arg(value_names = ["SRC", "DST"], num_args = 1.., required = true)]
     pub paths: Vec<PathBuf>,
     /// Copy into this directory
     #[arg(long, short = 't', value_name = "DIR", conflicts_with = "no_target_directory")]
     pub target_directory: Option<PathBuf>,
-    /// Treat DST as the copy itself, even if it is a directory
+    /// Give the copy the name DST, even if DST is a directory
     #[arg(long, short = 'T')]
     pub no_target_directory: bool,
 
-    /// Keep everything (see below)
+    /// Keep all attributes (see below)
     #[arg(long, short, help_heading = "What is kept")]
     pub archive: bool,
     /// Keep mode, owner and times
     #[arg(long, short, help_heading = "What is kept")]
     pub preserve: bool,
-    /// Copy the targets of symbolic links
+    /// Copy the targets of symbolic links instead of the links
     #[arg(long, short = 'L', help_heading = "What is kept")]
     pub dereference: bool,
     /// Preserve holes
@@ -69,7 +69,7 @@ pub struct CopyArgs {
     /// No effect: directories are always copied recursively
     #[arg(long, short, visible_short_alias = 'R', hide = true)]
     pub recursive: bool,
-    /// Do not enter directories on other file systems than SRC
+    /// Do not enter directories on other file systems than that of SRC
     #[arg(long, short = 'x', help_heading = "Which entries")]
     pub one_file_system: bool,
     /// Patterns that decide which entries of trees are copied
@@ -81,7 +81,7 @@ pub struct CopyArgs {
     /// Replace only files older than their source
     #[arg(long, short, help_heading = "Which entries")]
     pub update: bool,
-    /// Delete entries that SRC does not have, in directories that --overwrite names
+    /// In directories specified with --overwrite, delete entries that SRC does not have
     #[arg(long, help_heading = "Which entries")]
     pub delete: bool,
 
@@ -97,27 +97,28 @@ pub struct CopyArgs {
     /// Do not flush the copy to its device
     #[arg(long, help_heading = "Safety")]
     pub no_sync: bool,
-    /// Allow replacing this file, or files in this destination directory of a tree (repeatable)
+    /// Allow replacing this file, or existing files in this destination directory (repeatable)
     #[arg(long, value_name = "PATH", help_heading = "Safety")]
     pub overwrite: Vec<PathBuf>,
     /// Allow destroying the data on this device (by-id name, serial or device path)
     #[arg(long, value_name = "ID", help_heading = "Safety")]
     pub destroy_data_on: Vec<String>,
-    /// Replace the files that --overwrite names even if their owner cannot be kept
+    /// Replace files specified with --overwrite even if their owner cannot be kept
     #[arg(long, short, help_heading = "Safety")]
     pub force: bool,
 
     /// Rate limit, such as 50MB/s
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate, help_heading = "Method")]
     pub limit_rate: Option<f64>,
-    /// Use the page cache and leave the copy there
+    /// Use the page cache, and keep the copied data in it
     #[arg(long, help_heading = "Method")]
     pub cached: bool,
-    /// Request size [default: from halfpower tune, otherwise by the kind of storage]
+    /// Request size [default: the result of halfpower tune, otherwise depends on the kind of
+    /// storage]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Method")]
     pub bs: Option<u64>,
-    /// Requests in flight on each side [default: from halfpower tune, otherwise by the kind of
-    /// storage]
+    /// Queue depth of the source and of the destination [default: the result of halfpower tune,
+    /// otherwise depends on the kind of storage]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256),
           help_heading = "Method")]
     pub iodepth: Option<u32>,
@@ -138,12 +139,13 @@ pub struct CopyArgs {
     /// Print only warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Print what would be copied and to which path, and do nothing
+    /// Print what would be copied, and do nothing
     #[arg(long, visible_alias = "dry-run", help_heading = "Output")]
     pub plan: bool,
 }
 
-/// Patterns in the order of the command line. The first match decides.
+/// Patterns of --include and --exclude, in the order of the command line. The first matching
+/// pattern decides.
 #[derive(Debug, Clone, Default)]
 pub struct FilterArgs {
     /// For each pattern: whether it includes entries (--include), and its text.

@@ -19,7 +19,8 @@ use results::Table;
 The format is recognised from the content. Importing the same file again changes nothing.
 docs/exchange.md lists the formats, and what each tool does not report.")]
 pub struct ImportArgs {
-    /// Results of fio (JSON, logs), diskspd, elbencho, iozone, classic sqlio; - is standard input
+    /// Result files of fio (JSON, logs), diskspd, elbencho, iozone or classic sqlio; - for standard
+    /// input
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
     /// Label of the runs
@@ -64,7 +65,7 @@ pub struct ExportArgs {
           value_parser = PossibleValuesParser::new(Table::NAMED.map(|(name, _)| name))
               .try_map(|word| one_of(&Table::NAMED, &word)))]
     pub table: Option<Table>,
-    /// Write a new file instead of standard output
+    /// Write to this new file instead of standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Allow replacing this existing file (exact path)

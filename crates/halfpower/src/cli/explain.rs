@@ -15,7 +15,7 @@ use clap::Args;
 
 The texts are part of the program and need no network.")]
 pub struct ExplainArgs {
-    /// What to explain: a term, or a word that a result shows in brackets
+    /// The term to explain, or a word in brackets from a result
     #[arg(value_name = "WORD")]
     pub words: Vec<String>,
     /// Print one JSON document instead of text

@@ -9,7 +9,7 @@ use lab::similar;
 
 use crate::cli::Cli;
 
-/// Subcommands with many flags, and the flags of each that most users need.
+/// For each subcommand with many flags, the flags that `--help` shows.
 const USUAL: &[(&str, &[&str])] = &[
     ("run", RUN),
     ("sweep", RUN),
@@ -87,8 +87,8 @@ const RUN: &[&str] = &[
 
 const HELP_ALL: &str = "--help-all";
 
-/// Returns the command for clap, and `words` with `--help` in place of `--help-all`. Unless `words`
-/// contains `--help-all`, the help of the command has only the usual flags.
+/// Returns the clap command, and the words for clap to parse. If `words` contains `--help-all`, it
+/// is replaced by `--help`. Otherwise the help of the command shows only the usual flags.
 pub fn command(words: &[OsString]) -> (Command, Vec<OsString>) {
     let is_literal = |word: &&OsString| *word != "--";
     let asks = words.iter().take_while(is_literal).any(|word| word == HELP_ALL);
@@ -100,8 +100,7 @@ pub fn command(words: &[OsString]) -> (Command, Vec<OsString>) {
     (Cli::command(), words.collect())
 }
 
-/// Hides the flags that are not usual. The help of each subcommand shows the number of hidden
-/// flags.
+/// Hides all flags except the usual flags, and adds the number of hidden flags to the help.
 fn short(mut command: Command) -> Command {
     for (verb, usual) in USUAL {
         command = command.mut_subcommand(verb, |verb| {

@@ -1,5 +1,5 @@
 //! Flags of `cat` and `checksum`, the subcommands that only read files. Both read standard input if
-//! the file is `-` or none is given.
+//! no file is given or the file is `-`.
 
 use std::path::PathBuf;
 
@@ -17,19 +17,19 @@ small or cached files are read through the page cache. Files that were not cache
 cached afterwards, unless --cached is given. Pipes, character devices and files in /proc are read
 sequentially. A file that cannot be read is reported, and the others are still read.")]
 pub struct CatArgs {
-    /// Files to read, in this order [default: standard input; - also selects it]
+    /// Files to read, in this order; - is standard input [default: -]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Use direct I/O where the file system supports it, even for small or cached files
     #[arg(long)]
     pub direct: bool,
-    /// Use the page cache and leave the files there
+    /// Read through the page cache, and leave the files in it
     #[arg(long, conflicts_with = "direct")]
     pub cached: bool,
     /// Print only warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Print what would be read and read nothing
+    /// Print what would be read, without reading it
     #[arg(long)]
     pub plan: bool,
 }
@@ -48,7 +48,7 @@ and \\r, and the line starts with a backslash. Directories are read recursively,
 symbolic links in them are not followed, and special files are skipped. Exit code of --check: 4 if a
 file differs, 1 if a file cannot be read.")]
 pub struct ChecksumArgs {
-    /// Files and directories [default: standard input; - also selects it]
+    /// Files and directories; - is standard input [default: -]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// Check the files listed in SUMS; - is standard input
@@ -57,10 +57,10 @@ pub struct ChecksumArgs {
     /// Print one JSON document instead of lines
     #[arg(long)]
     pub json: bool,
-    /// Print no progress, and with --check only files that differ or cannot be read
+    /// Print no progress; with --check, print only files that differ or cannot be read
     #[arg(long, short)]
     pub quiet: bool,
-    /// Print what would be read and read nothing
+    /// Print what would be read, without reading it
     #[arg(long)]
     pub plan: bool,
 }

@@ -23,32 +23,32 @@ the copied bytes for copy, 24 per element for triad, the cache line for a touch;
 memory traffic. Each thread has its own arrays. With --kernel or --size, only the table is
 measured.")]
 pub struct MemoryArgs {
-    /// Fewer and shorter samples, about 3 s
+    /// Take fewer and shorter samples (about 3 s in total)
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
     /// Measure only these kernels
     #[arg(long, value_name = "NAME,..", help_heading = "Workload")]
     pub kernel: Option<String>,
-    /// Working sets per thread, such as 16k,256m or 4k..256m [default: half of each cache, and a
-    /// size far larger than all caches]
+    /// Sizes of the working set of each thread, such as 16k,256m or 4k..256m [default: half of each
+    /// cache, and a size far larger than all caches]
     #[arg(long, value_name = "SIZE,..", help_heading = "Workload")]
     pub size: Option<String>,
-    /// Numbers of threads to measure with [default: 1, and one per CPU]
+    /// Thread counts to measure, such as 1,2,4 [default: 1, and the number of CPUs]
     #[arg(long, value_name = "N,..", help_heading = "Workload")]
     pub threads: Option<String>,
-    /// Page size of the arrays; system selects the default of the system
+    /// Page size of the arrays; system means the default of this system
     #[arg(long, value_name = "huge|4k|system", default_value = "huge",
           value_parser = ["huge", "4k", "system"], help_heading = "Workload")]
     pub buffer_pages: String,
-    /// Offset of the arrays from the start of a page: a multiple of 8 bytes below 4k. Non-temporal
-    /// accesses start at the preceding cache line
+    /// Offset of the arrays from the start of a page: a multiple of 8 bytes, below 4k. For kernels
+    /// with non-temporal stores, it is rounded down to a cache line
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "0",
           help_heading = "Workload")]
     pub offset: u64,
     /// Pin threads to these CPUs in turn: 0,2 or 0-3 [default: all CPUs of this process]
     #[arg(long, value_name = "LIST", help_heading = "Workload")]
     pub cpus_allowed: Option<String>,
-    /// Directory for an unnamed test file, which is read from the page cache
+    /// Directory for the temporary file of the page-cache tests
     #[arg(long, value_name = "DIR", default_value = ".", help_heading = "Workload")]
     pub dir: PathBuf,
     /// How results are printed.

@@ -45,14 +45,14 @@ pub struct MountArgs {
     /// Simulated seconds per real second [default: 1]
     #[arg(long, value_name = "FACTOR", value_parser = parse_speed)]
     pub speed: Option<f64>,
-    /// Overhead of this machine that is subtracted from each request [default: measured at the
-    /// start]
+    /// Time to subtract from each request for the overhead of this machine [default: measured at
+    /// the start]
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub path_cost: Option<u64>,
     /// Random seed of a simulated system
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
-    /// Faults to inject, as in run --inject (except twice and late)
+    /// Faults to inject: all kinds of run --inject except twice and late
     #[arg(long, value_name = "KIND@N,..", value_parser = truth::parse_faults)]
     pub inject: Option<FaultPlan>,
     /// Exit at the end of standard input

@@ -10,14 +10,14 @@ use lab::experiment::Experiment;
 use lab::experiment::parameters::{PARAMETERS, Parameter};
 use lab::experiment::settings::{Setting, Settings};
 
-/// The parameters given on the command line.
+/// The parameters that the command line sets.
 #[derive(Clone, Debug, Default)]
 pub struct ParameterArgs {
-    /// The given parameters. All other parameters have their defaults.
+    /// The parameters that are set. All other parameters have their defaults.
     pub given: Settings,
 }
 
-/// Returns the parameters that are declared here instead of in `CommonArgs`.
+/// Returns the parameters whose flags this file defines. `CommonArgs` defines the other flags.
 fn declared() -> impl Iterator<Item = &'static Parameter> {
     PARAMETERS.iter().filter(|parameter| !parameter.is_common)
 }
@@ -71,7 +71,7 @@ fn argument(parameter: &'static Parameter) -> Arg {
     }
 }
 
-/// A parser that accepts valid values of a parameter, returns their text, and lists the choices.
+/// A clap parser that checks a value of a parameter and returns the text unchanged.
 #[derive(Clone)]
 struct Checked(&'static Parameter);
 

@@ -24,13 +24,14 @@ client can read counters (CPU, network interfaces, the device below DIR), and me
 regular files below DIR for at most 10 s. Contents and names of files are not sent, and nothing is
 written. Ctrl-C ends the server. The address is printed on standard output.")]
 pub struct PeerArgs {
-    /// Folder with the files that clients may read for measurements; links in it are not followed
+    /// Folder whose files clients may read for measurements; symbolic links in it are not followed
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
     /// Address to listen on; with the default, only this machine can connect
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7750")]
     pub listen: SocketAddr,
-    /// Existing key file (default: halfpower-peer.key in the current directory, created if missing)
+    /// Existing key file (default: halfpower-peer.key in the current directory, which is created if
+    /// it is missing)
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// Maximum rate at which a file is read, in bytes per second

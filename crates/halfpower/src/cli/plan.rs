@@ -1,4 +1,4 @@
-//! Flags of `plan`: the need, the price list, and limits on the configurations.
+//! Flags of `plan`: the storage that is needed, the price list, and limits on the configurations.
 
 use std::path::PathBuf;
 
@@ -26,11 +26,11 @@ write cache) is judged in the order of its price: first by closed-form bounds, t
 of all streams together. For each kind (system, volume, controller), the cheapest configuration that
 meets the need is printed, with the load that it sustains and its bottleneck.")]
 pub struct PlanArgs {
-    /// What storage must deliver
+    /// The rates, latencies and capacity that are needed (syntax: see below)
     #[arg(long, value_name = "NEED", required_unless_present = "show_prices",
           value_parser = predict::plan::need::Need::parse)]
     pub need: Option<predict::plan::need::Need>,
-    /// Price list with the systems to consider (default: the list of --show-prices)
+    /// Price list with the systems to consider (default: the built-in list)
     #[arg(long, value_name = "FILE")]
     pub prices: Option<PathBuf>,
     /// Print the built-in price list
@@ -43,11 +43,11 @@ pub struct PlanArgs {
     #[arg(long, value_name = "N", default_value_t = 64,
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub max_devices: u32,
-    /// Margin required above the stated rates (percent)
+    /// Percentage by which a configuration must exceed the needed rates
     #[arg(long, value_name = "PERCENT", default_value_t = 20,
           value_parser = clap::value_parser!(u32).range(0..=400))]
     pub margin: u32,
-    /// Number of kinds of configurations to find
+    /// Number of configurations to find; they differ in system, volume or controller
     #[arg(long, value_name = "N", default_value_t = 5,
           value_parser = clap::value_parser!(u32).range(1..=100))]
     pub count: u32,

@@ -15,7 +15,7 @@ use super::CommonArgs;
 
 /// Flags of `replay`.
 #[derive(Args, Debug, Clone)]
-// The default differs from other subcommands, because programs usually have buffers on 4k pages.
+// The default is 4k because the I/O buffers of most programs are on 4k pages.
 #[command(mut_arg("buffer_pages", |arg| arg.default_value("4k")))]
 #[command(after_help = "Examples:
   halfpower replay trace.parquet /data                what a watched program did, on another disk
@@ -39,7 +39,7 @@ pub struct ReplayArgs {
     /// Which requests of the trace are issued, and when.
     #[command(flatten)]
     pub load: TraceLoadArgs,
-    /// Keep this many requests of each thread in flight, regardless of when the program waited
+    /// Keep N requests of each thread in flight, even where the program waited for requests to end
     #[arg(long, value_name = "N", help_heading = "Change",
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub iodepth_to: Option<u32>,
@@ -58,15 +58,15 @@ pub struct ReplayArgs {
           require_equals = true, default_missing_value = "true",
           value_parser = experiment_parameters::boolean)]
     pub direct: Option<bool>,
-    /// Page cache before each trial: cold or warm (default: as the program found it)
+    /// State of the page cache before each trial: cold or warm (default: as in the recording)
     #[arg(long, value_name = "cold|warm", help_heading = "Target",
           value_parser = experiment_parameters::page_cache)]
     pub page_cache: Option<lab::experiment::PageCache>,
-    /// Hint to the kernel before each trial: normal, sequential, random .. (default: random, which
-    /// turns read-ahead off, if the program read several files and read-ahead did not help it)
+    /// Hint to the kernel before each trial, such as normal, sequential or random (default: random
+    /// if the program read several files and read-ahead did not help, otherwise none)
     #[arg(long, value_name = "HINT", help_heading = "Target", value_parser = str::parse::<Hint>)]
     pub hint: Option<Hint>,
-    /// I/O engine (default: corresponds to the calls of the program)
+    /// I/O engine (default: the engine that matches the system calls of the program)
     #[arg(long, value_name = "ENGINE", help_heading = "Target",
           value_parser = str::parse::<EngineKind>)]
     pub ioengine: Option<EngineKind>,
@@ -82,12 +82,12 @@ pub struct TraceLoadArgs {
     #[arg(long, value_name = "FORMAT", value_parser = super::watch::import_format,
           requires = "trace", help_heading = "Trace")]
     pub format: Option<trace::import::Format>,
-    /// Requests to issue: calls (of the program) or block (of the block layer); default: calls, if
-    /// there are any
+    /// Which requests to issue: calls (system calls of the program) or block (requests of the block
+    /// layer) [default: calls, if the trace has any]
     #[arg(long, value_name = "calls|block", value_parser = level, requires = "trace",
           help_heading = "Trace")]
     pub level: Option<Level>,
-    /// Issue only the requests of this file, or of the files below this folder; repeatable
+    /// Issue only requests to this file, or to files below this folder (repeatable)
     #[arg(long, value_name = "PATH", requires = "trace", help_heading = "Trace")]
     pub file: Vec<String>,
     /// Move requests that are beyond the end of the target to offsets within the target
@@ -102,7 +102,7 @@ pub struct TraceLoadArgs {
     pub speed: f64,
 }
 
-/// Flags that change the recorded requests, except for the queue depth.
+/// Flags that change the sizes of the recorded requests and the positions of flushes.
 #[derive(Args, Debug, Clone)]
 pub struct HabitArgs {
     /// Merge contiguous requests, up to this size
@@ -157,7 +157,7 @@ impl ReplayArgs {
     }
 }
 
-/// Parses the name of a level of requests.
+/// Parses the value of `--level`: `calls` or `block`.
 pub fn level(name: &str) -> Result<Level, String> {
     Level::named(name).ok_or_else(|| format!("unknown level '{name}'; use calls or block"))
 }

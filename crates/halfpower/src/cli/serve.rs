@@ -30,8 +30,8 @@ pub struct ServeArgs {
     /// Listen on a new Unix socket at this path instead
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     pub unix: Option<PathBuf>,
-    /// Allow --listen with an address that other machines can reach; the traffic, token included,
-    /// is not encrypted
+    /// Allow --listen with an address that other machines can reach; the pages and the
+    /// token are not encrypted
     #[arg(long)]
     pub allow_remote: bool,
     /// Print only the address, warnings and errors
@@ -53,13 +53,13 @@ pub struct ServeArgs {
 Pages of the gallery are files in a folder, which can be copied to a web server. Only pages of
 halfpower are replaced. halfpower serve shows the same pages from the database.")]
 pub struct ReportArgs {
-    /// Which survey: its number, the beginning of its uuid, or latest
+    /// The survey: its number, the beginning of its uuid, or latest
     #[arg(value_name = "RUN", default_value = "latest", conflicts_with = "all")]
     pub run: String,
-    /// Write pages of all kinds of runs, with a list of all runs, hosts and targets, into a folder
+    /// Write a gallery to a folder: pages of runs, and a list of all runs, hosts and targets
     #[arg(long)]
     pub all: bool,
-    /// With --all, write pages only for this number of the newest runs
+    /// With --all, write pages of only the N newest runs
     #[arg(long, value_name = "N", default_value_t = 100, requires = "all")]
     pub newest: usize,
     /// Results database

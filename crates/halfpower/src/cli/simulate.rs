@@ -5,7 +5,7 @@ use clap::{Arg, Args};
 
 use super::RunArgs;
 
-/// The default of `--db` for `simulate`, which means that nothing is stored.
+/// The default of `--db` for `simulate`. With this value, nothing is stored.
 pub const NO_DATABASE: &str = "none";
 
 /// Flags of `simulate`: the system, and the flags of `sweep` that apply to simulated systems.
@@ -60,12 +60,12 @@ fn simulated(arg: Arg) -> Arg {
     let foreign = matches!(heading, "Host" | "Safety" | "Reference device" | "Ranks");
     let hidden = foreign || HIDDEN.contains(&arg.get_id().as_str());
     match arg.get_id().as_str() {
-        // These help texts do not mention files and directories of this host.
+        // The original help texts mention files of this host, which a simulation does not use.
         "allocation" => arg
             .value_name("preallocated|extend")
             .help("preallocated: blocks are already written; extend: writes grow a new file"),
         "size" => arg.help(
-            "Region of the file to work on (default: all of it); the file is as large as needed",
+            "Part of the file to access (default: the whole file); the file is as large as needed",
         ),
         "direct" => arg.help("Bypass the system's file cache (default: as configured)"),
         "db" => arg.default_value(NO_DATABASE),

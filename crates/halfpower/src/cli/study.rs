@@ -31,10 +31,10 @@ pub struct StudyArgs {
     /// simulated systems (default: the current directory)
     #[arg(value_name = "TARGET")]
     pub targets: Vec<PathBuf>,
-    /// List all studies with question and requirements
+    /// List all studies, each with its question and its requirements
     #[arg(long, help_heading = "Output")]
     pub list: bool,
-    /// Print the plan as TOML, to edit and run with study
+    /// Print the plan as TOML, which you can edit and then run with halfpower study
     #[arg(long, help_heading = "Output")]
     pub show: bool,
     /// Fewer points and shorter trials: up to about 20 s for each study
@@ -46,8 +46,8 @@ pub struct StudyArgs {
     /// Number of trials; overrides the plan
     #[arg(long, value_name = "N", help_heading = "Time")]
     pub trials: Option<u32>,
-    /// Size of the test file (default: 1 GiB or a tenth of the free space; half as much with
-    /// --quick)
+    /// Size of the test file (default: 1 GiB, but at most a tenth of the free space; half as
+    /// much with --quick)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
     /// Switch the drive's write cache off and on, and restore it afterwards (needs root)
@@ -60,14 +60,14 @@ pub struct StudyArgs {
     /// The key file of the halfpower peer, copied from the server
     #[arg(long, value_name = "FILE", requires = "peer", help_heading = "Server")]
     pub peer_key: Option<PathBuf>,
-    /// The file that the targets serve, relative to the folder of the halfpower peer; the server
-    /// also reads this file directly, for comparison
+    /// Path of the targets' file in the folder of the halfpower peer; the peer also reads this file
+    /// directly, for comparison
     #[arg(long, value_name = "PATH", requires = "peer", help_heading = "Server")]
     pub peer_path: Option<String>,
-    /// Price of each target, in any currency: 209 or 209,534
+    /// Prices of the targets, in any currency, separated by commas
     #[arg(long, value_name = "PRICE,..", value_delimiter = ',', help_heading = "Target facts")]
     pub price: Vec<f64>,
-    /// Electrical power of each target, in watts
+    /// Electrical power of each target in watts, separated by commas
     #[arg(long, value_name = "WATTS,..", value_delimiter = ',', help_heading = "Target facts")]
     pub power: Vec<f64>,
     /// Capacity of each target, if it differs from what the system reports

@@ -28,7 +28,8 @@ pub struct TuneArgs {
     /// Directory, file or block device
     #[arg(value_name = "TARGET", default_value = ".")]
     pub target: PathBuf,
-    /// Size of the test file, 64m or more [default: 512m, or a tenth of the free space]
+    /// Size of the test file, 64m or more [default: 512m, but at most a tenth of the
+    /// free space]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub size: Option<u64>,
     /// Random seed for the order of the settings and for the written data

@@ -29,14 +29,14 @@ The report is written to stderr and the command's output is unchanged. With --js
 written to stdout and the command's output to stderr. The exit code is that of the command, 127 if
 it is not found, or 126 if it is not executable.")]
 pub struct WatchArgs {
-    /// A running process to watch, with its threads and future children (repeatable)
+    /// PID of a process to watch, including its threads and future children (repeatable)
     #[arg(long, value_name = "PID", conflicts_with = "command")]
     pub pid: Vec<u32>,
     /// Watch what all programs do on the file system of a folder, or on a block device, until
     /// Ctrl-C or --runtime
     #[arg(long, value_name = "PATH", conflicts_with_all = ["command", "pid"])]
     pub target: Option<PathBuf>,
-    /// Watch running processes or a target for at most this time
+    /// Stop watching after this time (only with --pid or --target)
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration)]
     pub runtime: Option<u64>,
     /// New file for the trace [default: halfpower-trace.parquet, with a number if it exists]
@@ -45,7 +45,7 @@ pub struct WatchArgs {
     /// Size of the buffer for events, a power of two; use a larger buffer if events are lost
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "64m")]
     pub buffer: u64,
-    /// Compare with a stored survey of the same device: its number, or latest
+    /// Compare with a stored survey of the same device: the number of its run, or latest
     #[arg(long, value_name = "RUN", group = "survey_run")]
     pub against: Option<String>,
     /// Survey this folder or device first (as survey --quick, about 20 s), and compare with the
@@ -94,10 +94,11 @@ pub struct TraceArgs {
     /// Write the trace in a format of other tools: fio-iolog or csv
     #[arg(long, value_name = "FORMAT", value_parser = export_format, requires = "output")]
     pub export: Option<watch::stored::ExportFormat>,
-    /// New file to write, in the format of --export (default: a trace file)
+    /// New file for the trace, in the format of --export (without --export: the format of halfpower
+    /// watch)
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Compare with a stored survey of the same device: its number, or latest
+    /// Compare with a stored survey of the same device: the number of its run, or latest
     #[arg(long, value_name = "RUN", conflicts_with = "export")]
     pub against: Option<String>,
     /// The database that contains the survey

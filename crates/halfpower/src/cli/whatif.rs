@@ -26,7 +26,7 @@ pub struct WhatifArgs {
     /// Built-in system, or a system file
     #[arg(value_name = "SYSTEM")]
     pub system: String,
-    /// Values of the current system that differ from its file (syntax of --set)
+    /// Values that replace those of the system file, before and after the change, such as disks=4
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., value_delimiter = ',',
           help_heading = "Before")]
     pub given: Vec<String>,
@@ -37,7 +37,7 @@ pub struct WhatifArgs {
     /// Which requests of the trace are issued, and when.
     #[command(flatten)]
     pub trace_load: TraceLoadArgs,
-    /// read, write, rw, randread, randwrite or randrw
+    /// Kind of requests: read, write, rw, randread, randwrite or randrw
     #[arg(
         long,
         alias = "readwrite",
@@ -58,11 +58,11 @@ pub struct WhatifArgs {
     #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Before",
           value_parser = clap::value_parser!(u32).range(1..=4096))]
     pub numjobs: u32,
-    /// Share of reads in a mix (percent)
+    /// Share of reads with --rw rw or randrw (percent)
     #[arg(long, value_name = "PERCENT", default_value_t = 50, help_heading = "Before",
           value_parser = clap::value_parser!(u8).range(0..=100))]
     pub rwmixread: u8,
-    /// Region of the file to work on (default: all of it)
+    /// Size of the part of the file that is accessed (default: the whole file)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Before")]
     pub size: Option<u64>,
     /// Price of the system
@@ -72,13 +72,13 @@ pub struct WhatifArgs {
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., value_delimiter = ',',
           help_heading = "Change")]
     pub set: Vec<String>,
-    /// Bypass the page cache after the change, as --set caching=direct
+    /// Bypass the page cache after the change (same as --set caching=direct)
     #[arg(long, help_heading = "Change", conflicts_with = "buffered")]
     pub direct: bool,
-    /// Use the page cache after the change, as --set caching=buffered
+    /// Use the page cache after the change (same as --set caching=buffered)
     #[arg(long, help_heading = "Change")]
     pub buffered: bool,
-    /// New size of the page cache, as --set host.cache.size
+    /// New size of the page cache (same as --set host.cache.size, which is in GiB)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Change")]
     pub cache: Option<u64>,
     /// New queue depth

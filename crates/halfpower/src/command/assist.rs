@@ -1,5 +1,5 @@
 //! `halfpower assist` (hidden): burns CPU time for each byte on standard input. The self-test uses
-//! it to create CPU cost that is charged to another process.
+//! this process to create a known CPU cost that is not charged to the measuring process.
 
 use std::io::Read;
 

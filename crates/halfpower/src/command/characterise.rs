@@ -37,7 +37,6 @@ mod tests {
     use crate::cli::{Cli, Verb};
     use crate::plan_file::PlanFile;
 
-    /// Generates requests of a few files and threads, in order or not, with and without latencies.
     fn any_requests() -> impl Strategy<Value = Vec<Request>> {
         let bytes = prop_oneof![Just(4096_u64), Just(65536), 1_u64..2_000_000, any::<u64>()];
         let offset = prop_oneof![(0_u64..64).prop_map(|n| n * 4096), any::<u64>()];
@@ -104,9 +103,9 @@ mod tests {
             prop_assert_eq!(sections, model.workloads.len() + 1);
             let wishes = Wishes { serial: true, ..Wishes::default() };
             let runs = schedule::plan(&jobs.unwrap(), &wishes, &Host);
-            // Two features of fio jobs have no equivalent in halfpower: several sequential requests
-            // from each random offset, and rates of reads and writes that differ from the mix,
-            // because low rates are rounded to whole requests per second.
+            // The job file may use two features of fio that halfpower does not have: several
+            // sequential requests at each random offset, and read and write rates that differ from
+            // the mix. The rates can differ because they are whole requests per second.
             let why = runs.err().map(|failure| failure.message).unwrap_or_default();
             let of_fio = ["several sequential requests", "rates of reads and writes that differ"];
             let is_of_fio = of_fio.iter().any(|what| why.contains(what));

@@ -72,7 +72,7 @@ pub fn execute(args: &CleanArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Numbers of leftovers of one kind, such as mounts.
+/// Counts of leftovers of one kind, such as mounts.
 #[derive(Default)]
 struct Removed {
     /// Number of leftovers that were printed.
@@ -90,7 +90,7 @@ fn remove_unfinished_copies(args: &CleanArgs) -> Removed {
         let what = match leftover.resumable_bytes {
             Some(bytes) => {
                 format!(
-                    "{path} (an unfinished copy, which --resume could continue after {})",
+                    "{path} (an unfinished copy with {} of data, which --resume could continue)",
                     units::size(bytes)
                 )
             }

@@ -98,8 +98,8 @@ pub fn baseline(args: &BaselineArgs) -> Outcome {
             }
         }
         BaselineVerb::Set { name, run } => {
-            // The database is opened for reading first, because a missing database must not be
-            // created.
+            // Opening for writing would create a missing database, so the database is opened for
+            // reading first.
             let id = Store::open_read_only(&args.db)?.run(run)?.id;
             let mut store = Store::open(&args.db)?;
             store.set_baseline(name, id)?;
@@ -155,7 +155,7 @@ fn check_baseline(args: &BaselineArgs, check: &BaselineCheckArgs) -> Outcome {
 fn stored(args: &CompareArgs) -> Outcome<Option<Vec<Comparison>>> {
     if args.plan {
         let sides = args.sides.join(" and ");
-        console::data(&format!("compare the stored results of {sides}; nothing was done"));
+        console::data(&format!("would compare the stored results of {sides}; nothing was done"));
         return Ok(None);
     }
     // Distributions are read only for the HTML page, because reading them takes much longer.
@@ -195,7 +195,7 @@ fn measured(args: &CompareArgs, interrupt: &Interrupt) -> Outcome<Option<Vec<Com
     Ok(Some(live::comparisons(&found, args.same_within)))
 }
 
-/// Parses the arguments of a `--run` flag, which are one side of the comparison.
+/// Parses the value of `--run`, which contains the arguments of `halfpower run` for one side.
 fn contestant(text: &str) -> Outcome<Contestant> {
     let wrong = |why: &str| Failure::usage(format!("--run '{text}': {why}"));
     let words = shlex::split(text).ok_or_else(|| wrong("a quote is not closed"))?;
@@ -210,7 +210,7 @@ fn contestant(text: &str) -> Outcome<Contestant> {
     Ok(Contestant { name: text.to_owned(), label, seed, work: Work::Job(Box::new(job)) })
 }
 
-/// Returns the sides that are commands of other tools.
+/// Returns the sides that `--command` specifies.
 fn commands(args: &CompareArgs) -> impl Iterator<Item = Outcome<Contestant>> {
     args.command.iter().map(|text| {
         let words = shlex::split(text).filter(|words| !words.is_empty()).ok_or_else(|| {

@@ -1,5 +1,5 @@
-//! `halfpower engines`: lists the I/O engines and engine options, and the reason if one is not
-//! available on this host.
+//! `halfpower engines`: lists the I/O engines and engine options. If an engine or option is not
+//! available on this host, prints the reason.
 
 use ioengine::{EngineKind, EngineOption};
 use lab::console;
@@ -77,8 +77,8 @@ pub fn execute(args: &EnginesArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Formats the availability and the summary, followed by details or by the reason for the missing
-/// availability.
+/// Formats the availability and the summary of an engine or option, and then `detail`. If the
+/// engine or option is not available, `detail` is the reason.
 fn description(available: bool, summary: &str, detail: &str) -> String {
     let word = if available { "yes" } else { "no" };
     let detail = match (available, detail.is_empty()) {

@@ -29,7 +29,10 @@ pub fn export(args: &ExportArgs) -> Outcome {
         let to = args.output.as_ref().map(|path| path.display().to_string());
         let to = to.unwrap_or_else(|| "standard output".to_owned());
         let runs = args.runs.join(", ");
-        console::data(&format!("export {runs} of {} to {to}; nothing was done", args.db.display()));
+        console::data(&format!(
+            "would export {runs} of {} to {to}; nothing was done",
+            args.db.display()
+        ));
         return Ok(Exit::Ok);
     }
     let store = Store::open_read_only(&args.db)?;

@@ -32,7 +32,7 @@ struct Article {
     name: String,
     /// Other names of the topic.
     also: Vec<String>,
-    /// The paper with the section, or the kernel document, on which the text is based.
+    /// What the text is based on: a section of a paper, or a kernel document.
     source: String,
     /// Related topics.
     see: Vec<String>,
@@ -139,7 +139,7 @@ pub fn execute(args: &ExplainArgs) -> Outcome {
         }
         words => match articles(&words.join(" ")) {
             Ok(found) => found,
-            // Several words may be a single name. If they are not, each word is explained
+            // The words together may be one name. If they are not, each word is explained
             // separately.
             Err(failure) if words.len() == 1 => return Err(failure),
             Err(_) => {
@@ -177,7 +177,7 @@ fn articles(word: &str) -> Outcome<Vec<Article>> {
 fn unknown(word: &str, similar: &[&str], mentioned_in: &[&str]) -> Failure {
     let remedy = match (similar, mentioned_in) {
         ([], []) => "halfpower explain lists all topics".to_owned(),
-        ([], topics) => format!("these topics mention it: {}", topics.join(", ")),
+        ([], topics) => format!("these topics mention the word: {}", topics.join(", ")),
         ([name], _) => format!("did you mean {name}?"),
         (names, _) => format!("did you mean one of {}?", names.join(", ")),
     };

@@ -18,8 +18,8 @@ use lab::job::Job;
 use crate::cli::{Cli, JobFileArgs, RunArgs, Verb};
 use crate::command::run::{self, Form, Measured};
 
-/// Runs the jobs of fio if the command is `fio`, or `run` with job files. Returns None for all
-/// other commands. `typed` is the whole command line.
+/// Runs fio jobs if the subcommand is `fio`, or `run` with job files. Returns None for all other
+/// subcommands. `typed` is the whole command line.
 pub fn execute(verb: &Verb, typed: &[OsString]) -> Option<Outcome> {
     let behind = |verb: &str| {
         let at = typed.iter().position(|word| word == verb);
@@ -35,18 +35,18 @@ pub fn execute(verb: &Verb, typed: &[OsString]) -> Option<Outcome> {
     }
 }
 
-/// Measures the jobs of a command line of fio.
+/// Measures the jobs of a fio command line.
 fn command(typed: &[OsString]) -> Outcome {
     let (words, flags) = command_line::split(typed);
     measure(&[command_line::parse(&words)?], &parse(&[], &flags)?, &flags)
 }
 
-/// Parses the flags of `run`: first `words`, then `typed`, which overrides them.
+/// Parses the flags of `run`. The flags in `typed` override the flags in `words`.
 fn parse(words: &[String], typed: &[OsString]) -> Outcome<RunArgs> {
     let words = ["halfpower", "run"].into_iter().chain(words.iter().map(String::as_str));
     match Cli::try_parse_from(words.map(OsString::from).chain(typed.iter().cloned())) {
         Ok(Cli { verb: Verb::Run(args) }) => Ok(args),
-        Ok(_) => Err(Failure::usage("not a run; see halfpower run --help")),
+        Ok(_) => Err(Failure::usage("the subcommand is not `run`; see halfpower run --help")),
         Err(error) => Err(Failure::usage(crate::plan_file::first_line(&error, "run"))),
     }
 }

@@ -1,6 +1,5 @@
-//! `halfpower generate` (hidden): prints a manual page, shell completions or JSON Schemas, all
-//! generated from the definitions of flags and documents. Also prints how well the simulator
-//! reproduces the papers, as tables for the documentation.
+//! `halfpower generate` (hidden): prints the manual page, shell completions or JSON Schemas. Also
+//! prints tables for the documentation that show how well the simulator reproduces the papers.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
@@ -82,7 +81,7 @@ fn schema_of(verb: &str) -> Option<String> {
 }
 
 fn schema<T: schemars::JsonSchema>() -> String {
-    // The schema describes output. In a schema for input, fields with a default would be optional.
+    // A schema for input, which is the default, would make fields with a default value optional.
     let settings = SchemaSettings::draft2020_12().for_serialize();
     json::print(&settings.into_generator().into_root_schema_for::<T>())
 }

@@ -1,5 +1,5 @@
-//! `halfpower memory`: measures memory throughput of several kernels by cache level and threads,
-//! and throughput through the file system and its page cache. Also lists the caches.
+//! `halfpower memory`: measures the throughput of several kernels for each cache level and thread
+//! count, and the throughput of cached files. Also lists the caches.
 
 use analysis::units;
 use lab::console::{self, Console};
@@ -14,8 +14,6 @@ use memspeed::{Kernel, Pages};
 
 use crate::cli::memory::MemoryArgs;
 
-/// Maximum number of threads. Each thread needs a stack, and waits for all other threads at
-/// barriers.
 const THREADS_MAX: u64 = 4096;
 
 pub fn execute(args: &MemoryArgs) -> Outcome {

@@ -1,5 +1,6 @@
 //! `halfpower mount`: serves a reference device or a simulated system as a file over FUSE, for any
-//! program. It runs until a signal, the end of standard input (`--until-eof`) or an unmount.
+//! program. The command runs until it receives a signal, the file is unmounted, or standard input
+//! ends (only with `--until-eof`).
 
 use analysis::units;
 use std::sync::Arc;
@@ -97,8 +98,8 @@ impl Model {
         }
     }
 
-    /// Returns the timing of the served file. For a simulated system, the path cost (the overhead
-    /// of this machine) is taken from --path-cost, or measured.
+    /// Returns the timing of the served file. For a simulated system, the overhead of this machine
+    /// is the value of `--path-cost` or is measured.
     fn timing(&self, args: &MountArgs, console: Console) -> Outcome<Box<dyn Timing>> {
         let system = match self {
             Model::Truth(truth) => return Ok(Box::new(KnownTruth::new(Truth::clone(truth)))),
@@ -178,7 +179,7 @@ fn serve(args: &MountArgs, model: &Model, size_bytes: u64, faults: FaultPlan) ->
     mounted::mount(&args.folder, spec).map_err(|e| cannot_mount(args, &e))
 }
 
-/// Waits for a signal, for the end of standard input with --until-eof, or for an unmount.
+/// Waits until a signal arrives, the file is unmounted, or standard input ends (`--until-eof`).
 fn wait_for_the_end(args: &MountArgs, served: &Mounted, interrupt: &Interrupt) {
     let (clock, at_eof) = (Monotonic::new(), Arc::new(AtomicBool::new(false)));
     if args.until_eof {

@@ -27,12 +27,12 @@ pub fn execute(args: &PlanArgs) -> Outcome {
     let question = Question { need, limits, margin, count: args.count as usize };
     if args.output.plan {
         let all = catalogue.candidates(&question.need, &question.limits)?.len();
-        console::data(&format!("judge up to {all} configurations; nothing was done"));
+        console::data(&format!("would evaluate up to {all} configurations; nothing was done"));
         return Ok(Exit::Ok);
     }
     let mut progress = Console::new(args.output.quiet).open_progress();
     let mut tell = |judged: usize, all: usize| {
-        progress.advance(Some(judged as f64 / all as f64), "judging configurations");
+        progress.advance(Some(judged as f64 / all as f64), "evaluating configurations");
     };
     let answer = ranking::find(&catalogue, &question, &mut tell);
     progress.finish();

@@ -31,7 +31,7 @@ pub fn execute(args: &ReportArgs) -> Outcome {
     if args.plan {
         page::check(&html)?;
         let (page, run) = (html.display(), &args.run);
-        console::data(&format!("write the page {page} of survey {run}; nothing was done"));
+        console::data(&format!("would write the page {page} of survey {run}; nothing was done"));
         return Ok(Exit::Ok);
     }
     page::write(&html, &view::html(&data, &insight))?;

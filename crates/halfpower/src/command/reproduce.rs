@@ -36,7 +36,7 @@ pub fn execute(args: &ReproduceArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Predicts each figure with the parameters fitted to the other figures.
+/// Predicts each figure with parameters that are fitted only to the other figures.
 fn predicted(paper: Paper, quiet: bool) -> Outcome<String> {
     let figures = figures(paper);
     let parameters = fitted::parameters(&figures);
@@ -50,7 +50,7 @@ fn predicted(paper: Paper, quiet: bool) -> Outcome<String> {
             "--leave-out: no parameter was fitted to the published data of {}",
             paper.name()
         );
-        return Err(Failure::usage(format!("{what}; use it with riedel97")));
+        return Err(Failure::usage(format!("{what}; use --leave-out with riedel97")));
     }
     Ok(leave_out::text(&left))
 }

@@ -36,8 +36,8 @@ pub fn execute(args: &RestoreArgs) -> Outcome {
     ))
 }
 
-/// Restores the settings of one journal entry. With `plan`, only prints what it would do. Returns
-/// false on failure.
+/// Restores the settings of one journal entry. With `plan`, only prints what would be restored.
+/// Returns false on failure.
 fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
     let name = &entry.device.name;
     let (disk, changes) = match settings::standing(entry) {

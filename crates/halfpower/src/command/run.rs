@@ -29,7 +29,7 @@ use results::{RunKind, RunState};
 
 use crate::cli::{CommonArgs, RunArgs};
 
-/// The subcommand for which a job is resolved, printed and stored.
+/// The subcommand that runs a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// `run`: one workload is measured.
@@ -71,16 +71,15 @@ fn conduct(args: &RunArgs, form: Form, show: Option<Show<'_>>) -> Outcome {
     measure_job(&Request { common: &args.common, planned: &args.planned, form, show }, &job)
 }
 
-/// A request to measure a job for a subcommand, with the settings for printing and storing the
-/// result.
+/// Settings for [`measure_job`].
 pub struct Request<'a> {
     /// Flags of every subcommand that measures.
     pub common: &'a CommonArgs,
-    /// Lines of the plan file. Empty if there is no plan file.
+    /// Flags from the plan file, such as `--bs=4k`. Empty if there is no plan file.
     pub planned: &'a [String],
     /// The subcommand that measures.
     pub form: Form,
-    /// Prints the points. None if they are printed as usual for the subcommand.
+    /// Prints the points. None for the usual output of the subcommand.
     pub show: Option<Show<'a>>,
 }
 
@@ -134,10 +133,11 @@ fn measure_and_print(request: &Request<'_>, job: &Job, lab: &Lab, made: &[Change
     begin(&mut recorder, request, (&host, made), &facts)?;
     let rounds = Rounds { trials: job.trials, soaker: job.soaker, seed: job.base.seed };
     let (mut points, measured) = rounds::measure(lab, &rounds, settings, &mut recorder);
-    // Points that were measured before a rank was lost are kept and printed.
+    // If a rank was lost, the points that were measured before are still stored and printed.
     let lost = lab.check_ranks();
     if let (Err(failure), Ok(())) = (measured, &lost) {
-        // A database error must not hide the first failure. The same message is not printed twice.
+        // The first failure is returned. A failure of the database is only a warning, and is not
+        // printed if its message is the same.
         match recorder.finish(RunState::Failed, None, None) {
             Err(also) if also.message != failure.message => lab.console.warn(&also.message),
             _ => {}
@@ -180,7 +180,7 @@ fn warn_of_lost(console: &Console, job: &Job, lost: u64) {
     }
 }
 
-/// Prints what is about to be measured, with all defaults.
+/// Prints what will be measured.
 fn announce(
     console: &Console,
     job: &Job,

@@ -76,8 +76,8 @@ pub fn execute(args: &RunsArgs) -> Outcome {
 /// Adds the runs of the databases `from` to the database `db`.
 fn merge(db: &Path, from: &[PathBuf]) -> Outcome<()> {
     Recorder::check(Some(db), &[])?;
-    // All databases are checked before anything changes. They are not kept open, because there may
-    // be more databases than the limit of open files.
+    // All databases are checked before anything changes. Each is closed after its check, because
+    // the number of databases may exceed the limit of open files.
     for path in from {
         Store::open_read_only(path)?;
     }
@@ -106,7 +106,7 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     identity(a).is_some_and(|a| identity(b) == Some(a))
 }
 
-/// Opens a database that must exist.
+/// Opens an existing database for changes.
 fn to_change(db: &Path) -> Outcome<Store> {
     match Store::open_read_only(db) {
         Ok(_) | Err(results::Error::OlderSchema { .. }) => Ok(Store::open(db)?),

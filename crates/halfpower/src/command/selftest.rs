@@ -60,7 +60,7 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
     Ok(Exit::Invalid)
 }
 
-/// Returns the groups whose name contains `word`, or all groups if there is no word.
+/// Returns the groups of quantities whose name contains `word`, or all groups without a word.
 fn wanted(word: Option<&str>) -> Outcome<Vec<(&'static str, Group)>> {
     let contains = |name: &str| word.is_none_or(|word| name.contains(word));
     let groups: Vec<_> = GROUPS.into_iter().filter(|(name, _)| contains(name)).collect();
@@ -74,7 +74,7 @@ fn wanted(word: Option<&str>) -> Outcome<Vec<(&'static str, Group)>> {
     Ok(groups)
 }
 
-/// Returns the kind of reference device from --device, or by default FUSE if FUSE is available.
+/// Returns the kind of reference device: the value of `--device`, or FUSE if it is available.
 fn source(args: &SelftestArgs, console: &Console) -> Source {
     if let Some(source) = args.device {
         return source;

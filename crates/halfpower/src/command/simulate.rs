@@ -55,12 +55,12 @@ fn target(args: &SimulateArgs) -> Outcome<PathBuf> {
         (None, [name]) if name.starts_with(PREFIX) => name[PREFIX.len()..].to_owned(),
         (None, []) => {
             return Err(Failure::usage(
-                "no system; specify one with --system (halfpower simulate --list)",
+                "no system; specify one with --system (see halfpower simulate --list)",
             ));
         }
         (_, [name, ..]) => {
             return Err(Failure::usage(format!(
-                "simulate takes no target such as {name}; specify only a system, with --system"
+                "simulate takes no target; drop {name}, and specify the system with --system"
             )));
         }
     };

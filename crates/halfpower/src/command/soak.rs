@@ -1,8 +1,9 @@
 //! `halfpower soak`: runs a command and reports bounds on its CPU cost. The lower bound is the CPU
-//! time of its processes. The upper bound is the CPU time that idle-priority spinners lost.
+//! time of its processes. The upper bound is the CPU time that idle-priority busy loops lose while
+//! the command runs. The measurement is in `lab::soak`.
 //!
 //! The report is written to stderr, and the command's output is unchanged. With `--json`, the
-//! document is written to stdout, and the command's output to stderr. `lab::soak` measures.
+//! document is written to stdout, and the command's output to stderr.
 
 use analysis::units;
 use cpucost::affinity;

@@ -93,7 +93,7 @@ fn options(targets: Vec<PathBuf>, common: &CommonArgs) -> StudyOptions {
     }
 }
 
-/// Returns the address and key file of the peer on the server. clap requires both flags together.
+/// Returns the peer on the server. clap accepts `--peer` and `--peer-key` only together.
 fn peer(args: &StudyArgs) -> Option<PeerAddress> {
     let (address, key_file) = (args.peer.clone()?, args.peer_key.clone()?);
     Some(PeerAddress { address, key_file, path: args.peer_path.clone() })

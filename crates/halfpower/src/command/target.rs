@@ -1,5 +1,5 @@
-//! `halfpower target`: describes each layer of a target down to the bus and what the target
-//! contains, and tells whether writing to it is safe. This subcommand never writes.
+//! `halfpower target`: describes each layer of a target, down to the bus, and the contents of the
+//! target. Also prints whether writing to the target is safe. This subcommand never writes.
 
 use lab::bench;
 use lab::console::{self, Console};

@@ -67,9 +67,12 @@ fn plan(args: &WhatifArgs, question: &Question) {
     console::data(&format!("changes: {changes}"));
     console::data(&match whatif::has_sensitivities(&question.load) {
         true => format!(
-            "simulate both, then change each of their {keys} values by 5% to get sensitivities"
+            "simulate the system before and after the change, then vary each of the {keys} values \
+             by 5% to compute sensitivities"
         ),
-        false => "simulate both; the trace is too long to compute sensitivities".to_owned(),
+        false => "simulate the system before and after the change; the trace is too long to \
+                  compute sensitivities"
+            .to_owned(),
     });
     console::plan_to_print();
 }
@@ -193,7 +196,7 @@ fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outco
     let requests =
         (REQUESTS / files).max(REQUESTS_PER_FILE).max(REQUESTS_PER_OUTSTANDING * outstanding);
     // The closed-form bounds hold only if each byte is accessed at most once. The amount of data is
-    // therefore limited to the region, unless the region is too small.
+    // therefore limited to the region, unless that would be too few requests.
     let bytes = if region_bytes >= REQUESTS_PER_FILE * size {
         region_bytes.min(requests * size)
     } else {
@@ -237,7 +240,7 @@ mod tests {
         };
         let one = requests("whatif sata-ssd --rw randread --bs 8k --iodepth-to 200");
         assert_eq!(one, [5000, 10_000]);
-        // The rack has a thousand drives, each with its own file, so the minimum per file applies.
+        // Each of the rack's thousand drives has its own file, so the minimum per file applies.
         assert_eq!(requests("whatif rack --rw randread --bs 8k --iodepth-to 4"), [100, 200]);
     }
 }

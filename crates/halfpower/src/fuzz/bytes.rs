@@ -27,7 +27,7 @@ impl Bytes<'_> {
         value & i64::MAX as u64
     }
 
-    /// Decodes a 2-byte length, and then a text of this length but of at most `most` bytes.
+    /// Decodes a 2-byte length, and then a text of that length, but at most `most` bytes.
     pub fn text(&mut self, most: usize) -> String {
         let length = usize::from(self.byte()) << 8 | usize::from(self.byte());
         let (text, rest) = self.0.split_at(length.min(most).min(self.0.len()));

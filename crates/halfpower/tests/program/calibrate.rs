@@ -1,5 +1,5 @@
-//! Tests `halfpower calibrate` on sweeps of simulated and reference devices, and `whatif` on the
-//! calibrated systems.
+//! Tests `halfpower calibrate` with sweeps of simulated systems and of reference devices
+//! (`truth:`), and `whatif` with the calibrated systems.
 
 use std::process::Command;
 
@@ -17,8 +17,8 @@ fn calibrated(target: &str, flags: &str) -> (Place, Value) {
     (place, document)
 }
 
-/// Checks the mean error of the predictions for the points that were held out from the calibration.
-/// The limit is 10%.
+/// Checks that the mean prediction error is below 10% for the points that the calibration did not
+/// use.
 fn predicts_the_other_half(document: &Value) {
     let held_out = &document["score"]["held_out"];
     assert!(held_out["points"].as_u64().unwrap() >= 4, "{document}");
@@ -62,7 +62,7 @@ fn a_rotating_disk_is_measured_calibrated_and_its_loads_predicted() {
     let place = Place::new();
     let line = "calibrate --measure sim:sata-hdd-7200 --out my.toml";
     let plan = place.does(&format!("{line} --plan")).stdout;
-    assert!(plan.contains("destroys its data") && plan.contains("my.toml; nothing"), "{plan}");
+    assert!(plan.contains("destroys the data") && plan.contains("my.toml; nothing"), "{plan}");
     let document = place.document(line);
     assert_eq!(document["structure"], "rotating disk");
     assert_eq!(document["target"], "sim:sata-hdd-7200");
@@ -83,7 +83,7 @@ fn a_rotating_disk_is_measured_calibrated_and_its_loads_predicted() {
         assert!((value(key) / truth - 1.0).abs() < 0.05, "{key}: {} for {truth}", value(key));
     }
     assert!(document["score"]["held_out"]["worst"].as_f64().unwrap() < 0.1, "{document}");
-    // The document must say that the trust in the prediction is based on the held-out points.
+    // The trust in a prediction must be based on the held-out points.
     let deeper = place.document("whatif my.toml --rw randread --bs 8k --iodepth-to 4");
     assert_eq!(deeper["after"]["trust"]["basis"], "held_out", "{deeper}");
     place
@@ -133,7 +133,8 @@ fn a_file_that_cannot_be_written_whole_is_not_there_and_the_result_is_printed() 
     );
     let disks = place.halfpower("calibrate --system sata-hdd-7200 --out my.toml");
     disks.with_code(2).says("has rotating disks, which cannot be fitted", "sata-ssd");
-    // The file size limit of 4 KiB is enough for the printed table but not for the system file.
+    // The limit of 4 KiB is large enough for stdout, which is a file here, but not for the system
+    // file.
     let line = "calibrate --quiet --out my.toml";
     let program = place.command(line);
     let mut limited = Command::new("bash");

@@ -1,6 +1,6 @@
-//! Tests the models of traces. Each test measures a known load on a simulated system and
-//! characterises its trace. The resulting plan must have the parameters of the load and reach
-//! the same throughput on the same system.
+//! Tests `characterise`, which turns a trace into a plan. Most tests measure a known load on a
+//! simulated system and characterise its trace. The plan must have the parameters of the load, and
+//! reach the same throughput on the same system.
 
 use std::fs;
 use std::process::Command;
@@ -11,8 +11,8 @@ use crate::fixture::{MIB, Place, list, or_skip, real, text};
 use crate::replay::median;
 use crate::watch::{LOADS, Load, watching};
 
-/// Measures a load on a simulated system, and writes the requests of the load to `trace.csv`.
-/// Returns the measured rate (requests per second).
+/// Measures a load on a simulated system and writes its requests to `trace.csv`. Returns the rate
+/// (requests per second).
 fn known_load(place: &Place, system: &str, flags: &str) -> f64 {
     let line = format!("run {system} {flags} --trials 1 --no-store --log log.csv");
     let document = place.document(&line);
@@ -41,14 +41,12 @@ fn rate(summary: &Value) -> f64 {
     summary["requests_per_s"]["median"].as_f64().unwrap_or_else(|| panic!("{summary:#}"))
 }
 
-/// Characterises `trace.csv`. Returns the text of the plan.
 fn plan(place: &Place) -> String {
     let plan = place.does("characterise trace.csv").stdout;
     fs::write(place.path("plan.toml"), &plan).unwrap();
     plan
 }
 
-/// Returns the value of a key in the text of a plan.
 #[track_caller]
 fn value<'a>(plan: &'a str, key: &str) -> &'a str {
     let mut lines = plan.lines().filter_map(|line| line.split_once(" = "));
@@ -56,7 +54,7 @@ fn value<'a>(plan: &'a str, key: &str) -> &'a str {
     found.unwrap_or_else(|| panic!("no {key} in {plan}")).1.trim_matches('"')
 }
 
-/// Checks that the plan has these values, and that the plan and the load have the same rate on this
+/// Checks that the plan for this load has the expected values and reaches the same rate on this
 /// system.
 #[track_caller]
 fn is_the_load(system: &str, flags: &str, expected: &[(&str, &str)]) -> String {
@@ -89,8 +87,8 @@ fn a_random_load_of_several_threads_is_modelled() {
                 ("direct", "true"),
             ],
         );
-        // The size may be slightly too small, because the random requests may have missed the
-        // first and the last block of the region.
+        // The random requests may have missed the first and the last block of the region, so the
+        // size may be slightly too small.
         let region = analysis::units::parse_size(value(&plan, "size")).unwrap() as f64;
         assert!((region / (64 * MIB) as f64 - 1.0).abs() < 0.01, "{plan}");
     }
@@ -267,7 +265,7 @@ fn a_page_of_a_trace_has_its_charts_and_replaces_no_other_file() {
         assert!(page.contains(&format!("id=\"{id}\"")), "{id} is missing");
     }
     assert!(page.contains("/data/wal") && page.contains("sequential writes of 4 KiB"));
-    // A trace has no verdict, so the page shows none.
+    // A trace has no verdict, so the page must not claim that checks passed.
     assert!(!page.contains("every check passed"));
     place.cannot("trace trace.csv --html trace.csv").with_code(3).says("not a page", "--html");
 }
@@ -314,7 +312,7 @@ fn models_of_twelve_known_loads_are_as_fast_on_the_same_disk() {
         println!("{name}: {ratio:.3} of the program's rate");
     }
     println!("{met} of {} models within 15% of the program's rate", LOADS.len());
-    // Some models may fail because the machine is busy, so three quarters of the models must meet
-    // the limit.
+    // A busy machine may slow down some of the models, so only three quarters of them must be
+    // within 15%.
     assert!(met * 4 >= LOADS.len() * 3);
 }

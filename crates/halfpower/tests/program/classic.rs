@@ -1,6 +1,6 @@
-//! Tests `classic`, which offers the tools of the papers under their names. The meaning of SQLIO's
-//! flags is checked by comparison with `run` on targets with reproducible results. Writing needs
-//! the same permissions as with `run`.
+//! Tests `classic`, which offers the measurement tools of the papers (for example SQLIO) under
+//! their original names. The flags of SQLIO are checked by comparison with the corresponding `run`.
+//! Writing needs the same permissions as with `run`.
 
 use std::fs;
 
@@ -8,10 +8,9 @@ use serde_json::Value;
 
 use crate::fixture::{KIB, MIB, Place, list, or_skip, real, text, whole};
 
-/// Number of fields in a trace line.
 const FIELDS: usize = 14;
 
-/// Returns the trace lines of a text, which are all lines after the column names.
+/// Returns the fields of the trace lines, which follow the line with the column names.
 fn trace(text: &str) -> Vec<Vec<String>> {
     let lines = text.lines().skip_while(|line| !line.starts_with("MB/s,"));
     let fields = |line: &str| line.split(',').map(str::to_owned).collect();
@@ -114,7 +113,7 @@ fn what_sqlio_printed_is_printed_under_its_names() {
     ] {
         assert!(lines[at].contains(words), "{words} is not in line {at} of {printed}");
     }
-    // Every request took at least 2 ms, so the first two latency columns are 0%.
+    // Every request takes at least 2 ms, so the histogram columns for 0 and 1 ms have 0%.
     assert_eq!(&lines[14][..9], "%:  0  0 ", "{printed}");
 }
 
@@ -129,7 +128,7 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
         ("-R1 data", "raw drives", "/dev/sdb"),
         ("-mS4 data", "one buffer", "drop the flag"),
         ("-a0x3 data", "each thread is pinned to one", "-aR0x3"),
-        ("-LSi data", "not measured here", "-LS"),
+        ("-LSi data", "does not measure", "-LS"),
         ("-v1.1.1 data", "1.1.1", "drop the flag"),
         ("-64 data", "-64", "drop the flag"),
         ("-z data", "no such flag", "--help"),
@@ -143,8 +142,8 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
         ("data --note a,b", "commas", "remove them"),
         ("data --csv halfpower.db", "the database", "--csv"),
         ("--trials 0 data", "--trials 0", "use 1 or more"),
-        ("-S999999 data", "data has", "SQLIO's flags mean: halfpower run data"),
-        ("-BH", "testfile.dat", "SQLIO's flags mean"),
+        ("-S999999 data", "data has", "SQLIO's flags were translated to: halfpower run data"),
+        ("-BH", "testfile.dat", "SQLIO's flags were translated to"),
     ] {
         place.cannot(&format!("classic sqlio {flags}")).says(cause, remedy);
     }
@@ -216,8 +215,8 @@ fn cmdgen_writes_tests_that_run_in_each_of_its_styles() {
     let run = place.does(set).stdout;
     let sqlio = place.does(&format!("{set} --as sqlio")).stdout;
     assert_eq!((run.lines().count(), sqlio.lines().count()), (4, 4));
-    // The label is a quoted word with a space, which splitting at spaces would break. It is
-    // replaced by a label without spaces.
+    // Each label is quoted and contains a space. It is replaced, because the test splits the line
+    // at spaces.
     let typed = |line: &str| {
         let line = line.strip_prefix("halfpower ").unwrap();
         line.replace("'new-new H sync'", "sync").replace("'new-new H async'", "async")
@@ -248,7 +247,7 @@ fn cacheflush_leaves_nothing_of_a_file_in_the_page_cache() {
     assert_eq!(whole(&document["resident_after_bytes"]), 0);
     place.does("classic cacheflush data --plan").prints("nothing was done");
     place.does("classic cacheflush").prints("nothing was done");
-    // This makes one buffered read of the whole file, and prints throughput, CPU time and a trace
+    // `--read` reads the whole file once, buffered, and prints throughput, CPU time and a trace
     // line.
     let read = place.does("classic cacheflush data --read --note new-new").stdout;
     assert!(read.contains("MBs/sec:") && read.contains("Process(%):"), "{read}");
@@ -256,7 +255,7 @@ fn cacheflush_leaves_nothing_of_a_file_in_the_page_cache() {
     assert!(line.contains(",read,64,0,Y,1,") && line.ends_with(",new-new"), "{line}");
     let seconds: f64 = line.split(',').nth(9).unwrap().parse().unwrap();
     let mb_per_s: f64 = line.split(',').next().unwrap().parse().unwrap();
-    // The program prints the time in whole milliseconds.
+    // The time is printed in whole milliseconds.
     let rounding = 0.0006 / seconds.max(0.0006);
     assert!((seconds * mb_per_s - 1.0).abs() <= rounding, "time x throughput is not 1 MB: {line}");
 }
@@ -283,8 +282,8 @@ fn diskcache_finds_a_cache_hit_faster_than_the_medium_on_a_device_that_has_a_cac
         place.document(&format!("classic diskcache {device} --quick --size 4m --no-store"));
     let rows = list(&document["rows"]);
     assert_eq!(rows.len(), 8);
-    // Smaller requests are not compared. They are smaller than a block of the device's cache, so
-    // some sequential reads also hit the cache.
+    // Requests below 8 KiB are smaller than a block of the device's cache, so some sequential reads
+    // hit the cache too.
     for row in rows.iter().filter(|row| whole(&row["request_bytes"]) >= 8 * KIB) {
         let (same, ordered) = (real(&row["same_block_ns"]), real(&row["sequential_ns"]));
         assert!(same < ordered, "a cache hit is not faster: {row}");

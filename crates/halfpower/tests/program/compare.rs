@@ -1,10 +1,9 @@
-//! Tests `compare` with stored runs, with runs of several databases, and with workloads that are
-//! measured in turn. Also tests the reports and the exit codes for CI systems.
+//! Tests `compare`: with stored runs, with runs of several databases, and with workloads that it
+//! measures in alternation. Also tests its reports, and its exit codes for CI systems.
 
 use crate::fixture::{MIB, Place, list, or_skip, real, text, whole};
 
-/// Command lines that measure simulated systems. Their results are the same on every machine, and
-/// all trials have the same result.
+/// Runs on simulated systems, whose results are the same on every machine and in every trial.
 const SLOW: &str = "run sim:sata-hdd-7200 --rw randread --bs 8k --size 64m --trials 2 --quiet";
 const FAST: &str = "run sim:sata-ssd --rw randread --bs 8k --size 64m --trials 2 --quiet";
 
@@ -105,7 +104,7 @@ fn workloads_are_measured_in_turn_and_stored_as_a_run_each() {
     lines.sort_unstable();
     let wanted = [disk, flash].map(|target| format!("halfpower run {target} {load}"));
     assert_eq!(lines, wanted, "{runs}");
-    // A comparison of the stored runs also compares the trials in pairs, and has the same result.
+    // A comparison of the two stored runs must find the same change.
     let again = place.document("compare 1 2");
     assert_eq!(again["comparisons"][0]["points"][0]["changes"][0], *change);
 }
@@ -190,7 +189,7 @@ fn a_history_names_the_first_run_after_a_change() {
     assert_eq!(changes.len(), 1, "{changes:?}");
     assert_eq!(whole(&changes[0]["run"]), 4);
     assert!(real(&changes[0]["ratio_high"]) < 0.95, "{changes:?}");
-    place.does("history").prints("from run 4");
+    place.does("history").prints("with run 4");
 }
 
 #[test]
@@ -240,8 +239,7 @@ fn a_baseline_is_measured_again_and_a_regression_ends_with_6() {
     place.does("baseline list").prints("disk: 1 ");
     place.does("baseline check disk --budget 2s").prints("no regression");
     place.does("runs list").prints("[check of disk]");
-    // The SQL changes the stored numbers as if the baseline had been measured on a system twice as
-    // fast.
+    // Doubles the stored rate of the baseline, so that the new measurement is a regression.
     let faster = "UPDATE trial SET bytes = bytes * 2, full_queue_bytes_per_s = NULL WHERE id = 1;
         UPDATE trial SET full_queue_start_ns = NULL, full_queue_end_ns = NULL,
         full_queue_bytes_per_s = NULL, full_queue_requests_per_s = NULL,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use crate::fixture::{KIB, MIB, Place, Running, noise, or_skip, root, whole};
 use crate::volume::{LoopDevice, Volume, make};
 
-/// Number of command lines to try for each subcommand that measures.
+/// Number of command lines of `run` to try. Half as many are tried for `sweep` and for `survey`.
 const LINES: usize = 400;
 /// Names of the studies that write to their targets.
 const WRITING: [&str; 9] = [
@@ -117,8 +117,8 @@ impl Treasure {
         }
         fs::write(at("foreign.db"), [b"SQLite format 3\0".as_slice(), &[0; 4096]].concat())
             .unwrap();
-        // Subcommands that fit a system to a stored run could overwrite files with the result.
-        // Without this run they would fail before they write.
+        // Without a stored run, subcommands such as `calibrate` would fail before they could
+        // overwrite a file.
         let sweep = "sweep --ioengine delay --truth fixed=1ms --rw randread --bs 4k,64k";
         place.does(&format!("{sweep} --iodepth 1,4 --runtime 0.05 --trials 1 --db swept.db"));
         let plan = place.does("calibrate --db swept.db --out fresh.toml --plan").stdout;
@@ -143,7 +143,7 @@ impl Treasure {
         Ok(treasure)
     }
 
-    /// Writes journal entries that wrongly say that other files are test files of halfpower.
+    /// Writes journal entries that falsely list the user's files as test files of halfpower.
     fn forge_journal(&self) {
         let at = |name: &str| self.place.path(name);
         for (number, name) in ["plain", "halfpower-mine.test", "link", "folder"].iter().enumerate()
@@ -178,8 +178,7 @@ impl Treasure {
         }
     }
 
-    /// Checks the metadata of all files. Metadata are cheap to read, so this check follows each
-    /// command line.
+    /// Checks the metadata of all files. This is fast enough to do after each command line.
     #[track_caller]
     fn looks_as_before(&self, line: &str) {
         for (path, shape) in &self.shapes {
@@ -207,7 +206,7 @@ impl Treasure {
         targets.push(self.place.path("plain").display().to_string());
         targets.push(format!("{folder}/mounted"));
         targets.push(folder.to_string());
-        // These targets are few, so they are repeated to be chosen more often.
+        // The devices are listed several times so that they are chosen more often.
         for _ in 0..3 {
             targets.extend(self.parts.clone());
             targets.push(self.device.path().to_owned());
@@ -219,8 +218,9 @@ impl Treasure {
         targets
     }
 
-    /// Returns permission flags that do not permit writing to `target`. If no permission is enough
-    /// for `target`, the flags may also have exactly this target.
+    /// Returns permission flags that do not permit writing to `target`. Some targets (for example
+    /// symbolic links and mounted devices) must never be written. For these, the flags may include
+    /// the right permission.
     fn wrong_consent(&self, target: &str, dice: &mut Dice) -> String {
         let never = ["one", "two", "link"].contains(&target)
             || target == self.volume.device.path()
@@ -256,8 +256,8 @@ impl Treasure {
         let mut words = vec![verb.to_owned(), target.clone()];
         if dice.below(8) == 0 {
             let more = &targets[dice.below(targets.len())];
-            // With two targets, a wrong permission for one target could be the right permission
-            // for the other, so the command line has no permission.
+            // A wrong permission for one target might be right for the other, so no permission is
+            // given.
             words.push(more.clone());
         } else {
             words.push(self.wrong_consent(target, dice));
@@ -287,9 +287,8 @@ impl Treasure {
         let log = format!("--log {}", dice.one_of(&["precious.txt", "link", "dangling"]));
         let others = ["", "", "", "--plan", "--json", "--invalidate=0", "--stride 64k", &log];
         words.push(format!("--size {}", dice.one_of(&sizes)));
-        // About one command line in six specifies a database, and most of these files are not
-        // databases. The other command lines store nothing, so that they are not refused because
-        // of the database.
+        // One command line in six specifies a database, mostly a file that is not a database. The
+        // others use `--no-store`, so that they are not refused because of the database.
         let files = ["precious.txt", "new.db", "newer.db", "foreign.db", "link", "dangling"];
         let db = dice.below(6) == 0;
         words.push(if db { format!("--db {}", dice.one_of(&files)) } else { "--no-store".into() });
@@ -307,7 +306,7 @@ impl Treasure {
         words.join(" ")
     }
 
-    /// Returns a command line of `survey` that ends soon, because it has a wrong permission or only
+    /// Returns a command line of `survey` that ends soon: its permission is wrong, or it only
     /// prints the plan.
     fn survey(&self, dice: &mut Dice) -> String {
         let targets = self.targets();
@@ -379,7 +378,7 @@ fn lines_for(
             let lines = named.flat_map(|t| served.map(|what| format!("mount {what} {t}")));
             lines.map(|line| format!("{line} --size 1m --until-eof")).collect()
         }
-        // None of these files contains a key. With a key, the server would start and never end.
+        // None of these files contains a key, so the server refuses to start.
         "peer" => files.map(|file| format!("peer --dir folder --key-file {file}")).to_vec(),
         "selftest" => vec!["selftest --device delay --only latency".to_owned()],
         "reproduce" => vec!["reproduce riedel97 --figure 14".to_owned()],
@@ -414,8 +413,8 @@ fn lines_for(
             let named = treasure.targets().into_iter();
             let lines = named.map(|target| {
                 let consent = treasure.wrong_consent(&target, dice);
-                // For a directory, `tune` would create a test file, which takes time. The plan is
-                // enough.
+                // `tune` would spend time on a test file in a directory, so only its plan is
+                // printed.
                 let plan = if treasure.place.path(&target).is_dir() { "--plan" } else { "" };
                 format!("tune {target} {consent} {plan}")
             });
@@ -434,7 +433,7 @@ fn lines_for(
     }
 }
 
-/// Returns command lines that replay a trace of writes onto every target.
+/// Returns command lines that replay a trace of writes on every target.
 fn replay_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     let trace = treasure.place.path("writes.csv");
     fs::write(trace, "start_ns,operation,file,offset,bytes\n1,write,f,0,4096\n").unwrap();
@@ -446,7 +445,7 @@ fn replay_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     lines.collect()
 }
 
-/// Returns command lines that write traces and exports to paths of existing files.
+/// Returns command lines whose output paths are existing files.
 fn trace_lines(verb: &str, files: &[&str]) -> Vec<String> {
     let lines = files.iter().flat_map(|file| match verb {
         "watch" => vec![format!("watch --output {file} -- true")],
@@ -459,8 +458,8 @@ fn trace_lines(verb: &str, files: &[&str]) -> Vec<String> {
     lines.collect()
 }
 
-/// Returns command lines that write pages and galleries to paths of existing files, and command
-/// lines of `serve` with sockets at these paths. At a new path the server would run and not end.
+/// Returns command lines of `report` that write to paths of existing files, and command lines of
+/// `serve` with a socket at such a path. With a socket at a new path, the server would not end.
 fn page_lines(verb: &str, files: &[&str]) -> Vec<String> {
     if verb == "serve" {
         let old = files.iter().filter(|file| **file != "new.db");
@@ -475,8 +474,7 @@ fn page_lines(verb: &str, files: &[&str]) -> Vec<String> {
     one.chain(galleries).collect()
 }
 
-/// Returns command lines that copy a file, a directory and a device to every target, with a wrong
-/// permission.
+/// Returns command lines that copy to every target, with a wrong permission.
 fn copy_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     let ways = ["", "--archive", "--resume --verify", "--cached --no-sync", "--limit-rate 1g"];
     let sources = ["halfpower.html.part", "folder", "sparse", treasure.device.path()];
@@ -488,8 +486,8 @@ fn copy_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     treasure.targets().into_iter().map(line).collect()
 }
 
-/// Returns command lines of `simulate` with every target as a system, and with databases at paths
-/// of existing files.
+/// Returns command lines of `simulate` that use every target as a system and existing files as
+/// databases.
 fn simulate_lines(treasure: &Treasure, files: &[&str]) -> Vec<String> {
     let system = "simulate --system nt4-ultrawide --size 64k --trials 1";
     let named = treasure.targets().into_iter();
@@ -498,8 +496,8 @@ fn simulate_lines(treasure: &Treasure, files: &[&str]) -> Vec<String> {
     written.chain(shown).collect()
 }
 
-/// Returns command lines that import files without results, export to existing files, and use files
-/// that are not databases for baselines.
+/// Returns command lines of `import`, `export` and `baseline` with existing files of the wrong type
+/// as inputs, outputs and databases.
 fn exchange_lines(verb: &str, files: &[&str]) -> Vec<String> {
     if verb == "baseline" {
         let verbs = ["set x", "list", "remove x", "check x --budget 1s"];
@@ -517,8 +515,8 @@ fn exchange_lines(verb: &str, files: &[&str]) -> Vec<String> {
         .collect()
 }
 
-/// Returns command lines with fio jobs that write to every target and request to overwrite it, with
-/// a wrong permission.
+/// Returns command lines of `fio` whose job writes to a target and sets `overwrite=1`, with a wrong
+/// permission.
 fn fio_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     let named = treasure.targets().into_iter();
     let line = |target: String| {
@@ -531,8 +529,8 @@ fn fio_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     named.map(line).collect()
 }
 
-/// Returns command lines of `study`: `count` of the writing studies on each target, and all studies
-/// on one file.
+/// Returns command lines of `study`: `count` writing studies on each target, and all studies on one
+/// file.
 fn study_lines(treasure: &Treasure, count: usize) -> Vec<String> {
     let quick = "--quick --size 1m --runtime 1ms --trials 1 --html new.html";
     let mut turn = WRITING.iter().cycle();
@@ -542,8 +540,8 @@ fn study_lines(treasure: &Treasure, count: usize) -> Vec<String> {
     lines.chain([format!("study all plain {quick}")]).collect()
 }
 
-/// Returns command lines of `classic` that write with a wrong permission, and that use paths of
-/// existing files for traces and databases.
+/// Returns command lines of `classic` that write to every target with a wrong permission, or use
+/// existing files as outputs and databases.
 fn classic_lines(treasure: &Treasure, dice: &mut Dice, files: &[&str]) -> Vec<String> {
     let tests = "classic sqlio -s0.02 -b64 -i8 -f8";
     let named = treasure.targets().into_iter();
@@ -553,8 +551,7 @@ fn classic_lines(treasure: &Treasure, dice: &mut Dice, files: &[&str]) -> Vec<St
         format!("{tests} -kW {caching} {target} {consent} --no-store --allow-holes")
     });
     let mut lines: Vec<String> = written.collect();
-    // `--csv` may create a new file, which would be left behind, so only paths of existing files
-    // are used.
+    // `--csv` would create a new file and leave it behind, so `new.db` is left out.
     let old = files.iter().filter(|file| **file != "new.db");
     lines.extend(old.map(|file| format!("{tests} -BY plain --no-store --csv {file}")));
     lines.extend(files.iter().map(|file| format!("{tests} -BY plain --db {file}")));
@@ -578,8 +575,8 @@ fn without_permission_nothing_that_exists_is_changed_by_thousands_of_lines() {
     nothing_is_changed(10 * LINES, WRITING.len());
 }
 
-/// Runs the command lines of all subcommands. `workloads` is the number of command lines of `run`,
-/// and `studies` is the number of studies on each target.
+/// Runs the command lines of all subcommands: `workloads` command lines of `run`, and `studies`
+/// studies on each target.
 fn nothing_is_changed(workloads: usize, studies: usize) {
     let treasure = or_skip!(Treasure::new());
     let mut dice = Dice(0x5afe);
@@ -595,8 +592,8 @@ fn nothing_is_changed(workloads: usize, studies: usize) {
     let made = |name: &String| !treasure.shapes.contains_key(&treasure.place.path(name));
     let mut new: Vec<String> = treasure.place.listing().into_iter().filter(made).collect();
     new.retain(|name| name != "folder");
-    // These new files are expected: copies under unused names, a new database and page, a copy of
-    // the device, and the trace that this test wrote.
+    // Only these files may be new: copies under unused names, a database, a page, a copy of the
+    // device, and `writes.csv`.
     let device = Path::new(treasure.device.path()).file_name().unwrap().to_str().unwrap();
     let ours = ["halfpower.db", "new.db", "new.html", "nothing", "writes.csv", device];
     assert!(new.iter().all(|name| ours.contains(&name.as_str())), "left behind: {new:?}");
@@ -616,8 +613,7 @@ fn a_survey_of_what_exists_only_reads_it() {
         assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
     }
     treasure.is_as_before("survey");
-    // The database now has a run to report, so only a refusal protects these files from
-    // replacement.
+    // A run is now stored, so `report` would replace these files if it did not refuse.
     for page in ["precious.html", "precious.txt", "link", "dangling", "folder", "plain"] {
         let ended = treasure.place.halfpower(&format!("report --html {page}"));
         ended.with_code(3).says(page, "specify another file with --html");

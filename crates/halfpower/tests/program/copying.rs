@@ -19,8 +19,8 @@ fn same(one: &Path, other: &Path) -> bool {
     fs::read(one).unwrap() == fs::read(other).unwrap()
 }
 
-/// Returns a line for each entry below a directory, with type, mode, size, modification time,
-/// owner, link target and bytes.
+/// Returns a line for each entry below a directory, with its path, mode, link target and checksum.
+/// If `exactly` is set, the line also has the modification time, owner and number of links.
 fn tree_of(folder: &Path, exactly: bool) -> Vec<String> {
     let mut found = Vec::new();
     let mut folders = vec![PathBuf::new()];
@@ -52,7 +52,7 @@ fn tree_of(folder: &Path, exactly: bool) -> Vec<String> {
     found
 }
 
-/// Creates a tree with all kinds of entries.
+/// Creates a directory tree with entries of all kinds.
 fn grown(place: &Place) -> PathBuf {
     let tree = place.path("tree");
     fs::create_dir_all(tree.join("a/b/empty")).unwrap();
@@ -113,7 +113,7 @@ fn what_exists_is_replaced_only_where_it_is_named() {
     place.does("copy new old --overwrite old --quiet");
     assert!(same(&place.path("new"), &old));
     assert_eq!(fs::metadata(&old).unwrap().mode() & 0o777, 0o600, "mode of the replaced file");
-    // Neither a file with several hard links nor a symbolic link is replaced.
+    // A symbolic link and a file with several hard links must not be replaced.
     place.file("other", 5);
     std::os::unix::fs::symlink("other", place.path("link")).unwrap();
     place.cannot("copy new link --overwrite link").with_code(3).says("is a symbolic link", "");
@@ -169,7 +169,7 @@ fn files_go_into_a_directory_that_exists() {
     assert_eq!(Place::within(&place.path("folder")).listing(), ["one", "three", "two"]);
     assert!(same(&place.path("three"), &place.path("folder/three")));
     place.does("copy -t folder two --quiet");
-    // A missing source does not prevent the copying of the other sources.
+    // One source is missing. All other sources must still be copied.
     fs::create_dir(place.path("into")).unwrap();
     let ended = place.halfpower("copy one missing two into").with_code(1);
     let ended = ended.says("missing: no such file", "");
@@ -189,7 +189,7 @@ fn the_same_command_again_means_the_same_copy() {
         }
         fs::remove_dir_all(place.path("copy")).unwrap();
     }
-    // Like cp, the program copies into an existing directory, or to a new name.
+    // As with cp, the destination may be an existing directory or a new name.
     fs::create_dir(place.path("into")).unwrap();
     for _ in 0..2 {
         place.does("copy tree into --quiet");
@@ -293,7 +293,6 @@ fn streams_are_copied_from_where_they_stand() {
     let mut command = place.command("copy file -");
     let output = command.stdin(Stdio::null()).output().unwrap();
     assert!(output.status.success() && output.stdout == fs::read(&file).unwrap());
-    // A named pipe is read until its end.
     assert!(Command::new("mkfifo").arg(place.path("pipe")).status().unwrap().success());
     let running = place.start("copy pipe from-pipe --quiet");
     fs::write(place.path("pipe"), fs::read(&file).unwrap()).unwrap();
@@ -397,8 +396,7 @@ fn a_tree_that_was_interrupted_goes_on_where_it_stood() {
     assert_eq!(place.listing(), ["copy", "tree"]);
 }
 
-/// Kills copies at moments spread over their whole duration. Each file that has its final name must
-/// be complete.
+/// Kills copies at different moments. Each file that has its final name must be complete.
 fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
     let mut finished = 0;
     let lines = |name: &str| -> Vec<String> {
@@ -415,7 +413,7 @@ fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
         if copy.is_dir() {
             let (wanted, found) = (lines(what), lines("copy"));
             finished += u32::from(wanted == found);
-            // A directory has a private mode until its contents are complete, so only files are
+            // A directory gets its final mode when its contents are complete, so only files are
             // compared.
             let is_file =
                 |line: &&String| line.split(' ').nth(1).is_some_and(|m| m.starts_with("10"));
@@ -435,7 +433,8 @@ fn is_killed_at(place: &Place, what: &str, moments: u64, whole_us: u64) {
     assert_eq!(place.listing().len(), 2, "unfinished copies remain: {:?}", place.listing());
 }
 
-/// Returns an upper bound of the duration of a copy: 1.5 times a measured duration plus 20 ms (us).
+/// Returns an upper limit for the duration of a copy (us): 1.5 times a measured duration plus
+/// 20 ms.
 fn length_us(place: &Place, what: &str) -> u64 {
     let document = place.document(&format!("copy {what} copy"));
     let copy = place.path("copy");
@@ -485,7 +484,7 @@ fn a_disk_that_is_full_is_one_clear_error_and_every_lost_file_is_named() {
         place.does("clean");
         assert_eq!(there.listing(), ["lost+found"]);
     }
-    // A full disk must also be reported if the size of the copy is not known beforehand.
+    // A full disk must be reported even if the size of the source is unknown.
     let line = format!("copy - {}", target.display());
     let mut command = place.command(&line);
     command.stdin(File::open(place.path("big")).unwrap());
@@ -538,8 +537,8 @@ fn a_device_is_written_only_where_it_was_given_up_and_read_back() {
     let line = format!("copy large {path} --destroy-data-on {path}");
     place.cannot(&line).with_code(2).says("nothing was written", "a larger device");
     assert!(device.content() == fs::read(place.path("back")).unwrap());
-    // The source can be a stream, such as the output of a decompressor. If the stream is longer
-    // than the device, the error says so.
+    // The source is a stream, for example from a decompressor. If it is longer than the device, the
+    // error must say so.
     let stream = |name: &str, line: &str| {
         let mut command = place.command(line);
         let mut cat =
@@ -567,7 +566,7 @@ fn blocks_are_shared_where_the_file_system_can() {
     let document = place.document("copy big copy");
     assert_eq!((whole(&document["reflinks"]), whole(&document["moved_bytes"])), (1, 0));
     assert!(same(&big, &place.path("copy")));
-    // With `--verify`, the copy shares no blocks: the data are read and written.
+    // With `--verify`, the data are read and written instead of shared by a reflink.
     let document = place.document("copy big checked --verify");
     assert_eq!((whole(&document["reflinks"]), whole(&document["moved_bytes"])), (0, 40 * MIB));
     fs::create_dir(place.path("tree")).unwrap();
@@ -591,7 +590,7 @@ fn resident(path: &Path) -> u64 {
     resident_bytes(&File::open(path).unwrap()).unwrap_or(u64::MAX)
 }
 
-/// Evicts a file from the page cache. Returns how much of the file stays in it (bytes).
+/// Evicts a file from the page cache. Returns the number of bytes that are still cached.
 fn cold(path: &Path) -> u64 {
     let file = File::open(path).unwrap();
     file.sync_all().unwrap();
@@ -652,8 +651,8 @@ fn a_limit_is_kept_and_said() {
     let place = Place::new();
     place.file("big", 4 * MIB);
     let document = place.document("copy big copy --limit-rate 8M/s");
-    // The last request may start as soon as the earlier requests fit the limit, so the copy may
-    // take less than its size divided by the limit.
+    // The limit only delays the start of each request, so the copy may take less than its size
+    // divided by the limit.
     assert!(whole(&document["elapsed_ns"]) >= 300_000_000, "{document}");
     assert!(text(&document["how"]).contains("KiB"), "{document}");
 }

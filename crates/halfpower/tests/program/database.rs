@@ -34,7 +34,7 @@ fn the_database_holds_every_trial_that_was_reported() {
 #[test]
 fn what_a_point_came_to_is_stored_when_its_run_ends() {
     let place = Place::new();
-    // A run with a single trial never has the verdict valid.
+    // A run with a single trial never gets the verdict `valid`.
     let document = place.document("sweep . --bs 4k,64k --size 1m --trials 1 --quiet");
     let points = place.stored_points();
     assert_eq!(points.len(), 2);
@@ -250,7 +250,7 @@ fn more_databases_than_open_files_are_merged_and_compared() {
     assert_eq!(list(&place.document("runs list --db all.db")).len(), 1);
 }
 
-/// The page whose SQL queries are tested.
+/// Documentation page whose SQL queries the test runs.
 const RESULTS_PAGE: &str = include_str!("../../../../docs/results.md");
 
 #[test]
@@ -273,7 +273,7 @@ fn every_query_of_the_results_page_runs_in_the_shell_of_sqlite() {
         let output = shell.arg(place.path("halfpower.db")).arg(query).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success() && said.is_empty(), "{query}: {said}");
-        // Simulated trials are always valid, so a query for doubtful trials returns no rows.
+        // Simulated trials are always valid, so queries for other verdicts return no rows.
         let is_wrong = query == rates && output.stdout != b"1\n";
         assert!(!is_wrong, "wrong rate for requests of two sizes");
         let is_answered = !output.stdout.is_empty() || query.contains("<> 'valid'");

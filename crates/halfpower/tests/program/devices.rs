@@ -62,7 +62,7 @@ fn reasons(document: &serde_json::Value) -> String {
 
 #[test]
 fn direct_writes_that_become_dirty_pages_are_said_to_be_memory() {
-    // For files with checksums, btrfs sends direct writes through the page cache.
+    // btrfs sends direct writes through the page cache if the file has checksums.
     let device = or_skip!(LoopDevice::blank(256 * MIB));
     or_skip!(make(&["losetup", "--direct-io=on", device.path()]));
     let volume = or_skip!(Volume::on(device, &["mkfs.btrfs", "-q", "-f"]));
@@ -111,7 +111,7 @@ fn reads_through_a_mirror_by_fuse_that_come_from_its_cache_are_invalid() {
     let inside = Place::within(volume.folder());
     inside.file("data", 16 * MIB);
     let mirror = or_skip!(Mounted::by(&["bindfs", &folder]));
-    // Recently written data are in the page cache of the lower file system.
+    // The file was just written, so it is in the page cache of the file system below bindfs.
     let data = mirror.folder().join("data").display().to_string();
     let line = format!("run {data} --bs 1m --size 16m --trials 2 --no-store --json");
     let document = Place::new().halfpower(&line).json();

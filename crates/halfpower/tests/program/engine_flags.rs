@@ -1,6 +1,6 @@
-//! Tests the I/O engine mmap, options of I/O engines, periodic flushes and hints. Each must have
-//! its documented effect, be reported in the results, and be refused with a reason where it is
-//! impossible.
+//! Tests the engine mmap, the options of I/O engines, periodic flushes and hints. Each option must
+//! have its documented effect and appear in the results. Where an option is impossible, it must be
+//! refused with the reason.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -25,8 +25,8 @@ fn resident_bytes(path: &Path) -> Option<u64> {
     HostTarget::open(path, false, Caching::Buffered).unwrap().resident_bytes()
 }
 
-/// Runs with options that this kernel or target may lack. Returns the document, or the error
-/// message if an option is missing.
+/// Measures with options that the kernel or the target may not support. Returns the document, or
+/// the error message if they are not supported.
 #[track_caller]
 fn document_or_reason(place: &Place, line: &str) -> Result<Value, String> {
     let ended = place.halfpower(&format!("{line} --json"));
@@ -46,7 +46,7 @@ fn a_mapping_is_read_and_written_through_the_page_cache_without_being_told() {
         assert_eq!(document["workload"]["caching"], "buffered");
         assert_eq!(whole(&trial(&document)["bytes"]), 4 * MIB);
         assert_eq!(features(&document), "MAP_SHARED");
-        // As with all buffered writes, the trial ends with a flush.
+        // A trial with buffered writes ends with a flush, so it reports `accepted_ns`.
         assert_eq!(trial(&document)["accepted_ns"].is_u64(), rw != "randread", "{rw}");
     }
     place.is_tidy();
@@ -150,8 +150,7 @@ fn a_thread_of_the_kernel_takes_submissions_and_the_result_says_so() {
     assert_eq!(off["workload"]["settings"]["options"], json!([]));
 }
 
-/// Returns the CPU time of the first thread of a process whose name begins with `name` (ns), from
-/// its schedstat file.
+/// Returns the CPU time (ns) of the first thread of a process whose name begins with `name`.
 fn cpu_of_thread(process: u32, name: &str) -> Option<u64> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
     let folders = threads.flatten().map(|entry| entry.path());
@@ -166,8 +165,8 @@ fn cpu_of_thread(process: u32, name: &str) -> Option<u64> {
 fn the_cpu_of_the_thread_that_takes_submissions_is_charged_to_the_process() {
     let place = Place::new();
     place.file("data", 4 * MIB);
-    // At this low rate the worker needs little CPU time, and the kernel thread spins between
-    // requests.
+    // At this low rate the worker uses little CPU time, while the polling kernel thread spins
+    // between requests.
     let load = "--rw randread --bs 4k --size 4m --time-based --rate-iops 200 --trials 1";
     let line = format!("run data {load} --runtime 2 --sqthread-poll --json");
     or_skip!(document_or_reason(&place, &format!("run data {load} --runtime 0.1 --sqthread-poll")));
@@ -184,7 +183,7 @@ fn the_cpu_of_the_thread_that_takes_submissions_is_charged_to_the_process() {
         let reason = "the kernel thread got too little CPU time on this busy machine";
         return skip("engine_flags::the_cpu_of_the_thread_that_takes_submissions", reason);
     }
-    // The CPU time that the kernel thread uses before the first request is not measured.
+    // The CPU time of the kernel thread before the first request is not counted, so half is enough.
     assert!(of_process > thread_ns / 2, "{of_process} of {thread_ns} ns were charged");
     let without = place.document(&format!("run data {load} --runtime 2"));
     let alone = whole(&trial(&without)["cpu_ns"]["process"]);
@@ -221,7 +220,7 @@ fn uncached_reads_leave_nothing_in_the_page_cache_and_plain_ones_do() {
             let file = place.file("data", 4 * MIB);
             let shape = format!("run data --ioengine {engine} --rw {rw} --bs 64k --size 4m");
             let shape = format!("{shape} --trials 1 --overwrite data");
-            // Pages that are in the page cache before the run would stay there.
+            // `--uncached` does not evict pages that were in the page cache before the run.
             HostTarget::open(&file, false, Caching::Buffered).unwrap().scrub().unwrap();
             let document = or_skip!(document_or_reason(&place, &format!("{shape} --uncached")));
             assert_eq!(document["workload"]["caching"], "buffered");
@@ -232,7 +231,8 @@ fn uncached_reads_leave_nothing_in_the_page_cache_and_plain_ones_do() {
             };
             place.does(&format!("{shape} --direct=0"));
             assert_eq!(resident_bytes(&file), Some(4 * MIB), "{engine} {rw}");
-            // Whether written pages are evicted depends on how the file system ends writeback.
+            // Whether written pages are evicted depends on how the file system ends writeback, so
+            // only reads are checked.
             assert!(rw == "write" || left < MIB, "{left} bytes stayed after reads by {engine}");
         }
     }
@@ -274,7 +274,7 @@ fn flushes_come_after_every_n_writes_and_their_latency_stands_apart() {
         let flushed = whole(&latency["mean"]) * expected;
         assert!(flushed <= whole(&trial["elapsed_ns"]), "flushes took longer than the trial");
     }
-    // Each thread flushes after its own writes.
+    // Each of the two threads flushes whenever it has issued 8 more writes.
     let document = place.document(&format!("{shape} --numjobs 2 --fsync 8"));
     assert_eq!(whole(&trial(&document)["flushes"]), 8);
     let line = place.does("run . --rw write --bs 4k --size 64k --trials 1 --fsync 4").stdout;

@@ -1,5 +1,5 @@
-//! Tests invalid requests. Each must print one clear line with the remedy, end with the right exit
-//! code, and change nothing.
+//! Tests invalid command lines. Each must print one clear line with the remedy, end with the right
+//! exit code, and change nothing.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use crate::fixture::{KIB, MIB, Place, list, or_skip, temporary_folder};
 use crate::volume::Volume;
 
-// ---- targets that do not exist, or of the wrong type
+// ---- missing targets, and targets of the wrong type
 
 #[test]
 fn a_missing_path_is_not_created() {
@@ -63,7 +63,7 @@ fn a_directory_where_a_device_was_meant_is_pointed_out() {
     let place = Place::new();
     let folder = place.path("folder");
     fs::create_dir(&folder).unwrap();
-    // The target is a directory, but the permission is for a block device.
+    // `--destroy-data-on` is for block devices, but the target is a directory.
     let line = format!("run folder --rw write --size 1m --destroy-data-on={}", folder.display());
     place.cannot(&line).with_code(3).says("directory", "block device");
 }
@@ -104,7 +104,7 @@ fn a_run_needs_a_target() {
     Place::new().cannot("run --rw read").with_code(2).says("no target", "--ioengine null");
 }
 
-// ---- data that exists
+// ---- existing data
 
 #[test]
 fn an_existing_file_is_not_overwritten_unless_it_is_named() {
@@ -253,7 +253,7 @@ fn a_fio_job_file_is_not_taken_for_a_target() {
         let ended = place.cannot(&format!("{verb} job.fio"));
         ended.with_code(2).says("job.fio is a fio job file", "run its jobs with halfpower run");
     }
-    // A file whose beginning looks like a job file is still a target.
+    // This file begins like a job file, but is measured as a target.
     fs::write(place.path("notes"), format!("[notes]\n{}", "x".repeat(8192))).unwrap();
     place.does("run notes --bs 4k --trials 1 --no-store");
 }

@@ -1,7 +1,7 @@
-//! Tests the exchange of results with other programs: logs of fio are imported, tables are exported
-//! as Parquet, the questions of docs/results.md are answered in pandas, and the notebooks and
-//! fio-plot run. Tests that need missing Python packages are skipped. The ignored tests install the
-//! packages into a directory of the build.
+//! Tests the exchange of results with other programs: fio's logs are imported, tables are exported
+//! as Parquet, pandas runs the queries of docs/results.md, and the notebooks and fio-plot run.
+//! Tests that need missing Python packages are skipped. The ignored tests install the packages into
+//! the build directory.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -11,11 +11,11 @@ use serde_json::Value;
 
 use crate::fixture::{Place, list, or_skip, skip, text, wait_until, whole};
 
-/// The page whose SQL queries are tested.
+/// Documentation page whose SQL queries the tests run.
 const RESULTS_PAGE: &str = include_str!("../../../../docs/results.md");
 const NOTEBOOK: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/results.ipynb");
 const FIGURE_3: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/figure3.ipynb");
-/// The published points of Figure 3 that the second notebook draws.
+/// Published data of Figure 3, which the second notebook plots.
 const FIGURE_3_POINTS: &str = "../papers/data/riedel97_fig03_unbuffered_single_disk.csv";
 /// Packages that the ignored tests install from PyPI.
 const PACKAGES: [&str; 7] =
@@ -32,7 +32,7 @@ fn pandas() -> Result<PathBuf, String> {
     Err("Python has no pandas (apt-get install python3-pandas)".to_owned())
 }
 
-/// Returns a Python with all [`PACKAGES`]. They are installed once.
+/// Returns a Python with all [`PACKAGES`]. The first call installs them.
 fn installed() -> Result<PathBuf, String> {
     static PYTHON: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     let install = || {
@@ -90,8 +90,8 @@ fn the_logs_of_fio_become_the_intervals_of_its_job() {
         let (id, trial) = store.trials(points[0].0).unwrap().remove(0);
         let bytes: u64 = store.series(id).unwrap().iter().map(|part| part.bytes).sum();
         let all = trial.bytes;
-        // fio does not log the last interval if it is incomplete. Each of the two logs has about
-        // half of the bytes, so the share would be smaller if one log were ignored.
+        // fio does not log an incomplete last interval, so the share may be below 1. With only one
+        // of the two logs, the share would be about half.
         let share = bytes as f64 / all as f64;
         assert!((0.6..1.05).contains(&share), "{share} of {all} bytes are in the intervals");
         let theirs = std::fs::read_to_string(place.path("a.json")).unwrap();
@@ -136,8 +136,8 @@ fn what_a_client_of_fio_prints_is_a_run_of_its_server_and_is_exported_as_it_was(
     assert!(host.contains(&format!("\"name\":\"{}\"", text(&job["hostname"]))), "{host}");
 }
 
-/// Runs each query of queries.json (a list) in pandas and in the sqlite3 shell, and compares the
-/// results.
+/// Python script that runs each query of queries.json in pandas and in the sqlite3 shell, and
+/// compares the results.
 const ASK: &str = r#"
 import json, math, sqlite3, subprocess, sys
 import pandas
@@ -161,7 +161,7 @@ for query in json.load(open("queries.json")):
 print(rows)
 "#;
 
-/// Returns the queries of the page, and a query for all columns of each view.
+/// Returns the queries of the documentation page, and a query for all columns of each view.
 fn questions() -> Vec<String> {
     let blocks = RESULTS_PAGE.split("```sql\n").skip(1);
     let asked = blocks.map(|block| block.split("```").next().unwrap().to_owned());
@@ -177,7 +177,7 @@ fn ask_pandas(python: &Path) {
     let rows: Vec<u64> = serde_json::from_str(&rows).unwrap();
     assert_eq!(rows.len(), 10 + 6);
     for (query, rows) in queries.iter().zip(rows) {
-        // Simulated trials are always valid, so the query for doubtful trials returns no rows.
+        // Simulated trials are always valid, so queries for other verdicts return no rows.
         assert!(rows > 0 || query.contains("<> 'valid'"), "{query}: no rows");
     }
 }
@@ -201,9 +201,9 @@ fn the_questions_have_the_same_answers_in_the_newest_pandas() {
     ask_pandas(&or_skip!(installed()));
 }
 
-/// Reads each Parquet table with pyarrow and with DuckDB, and compares it with the same table as
-/// CSV. Then runs those queries in DuckDB that need only the tables of points and trials, and
-/// compares the results with SQLite.
+/// Python script that reads each Parquet table with pyarrow and DuckDB, and compares it with the
+/// same table as CSV. The script also runs some queries in DuckDB and SQLite, and compares the
+/// results. These queries use only the tables of points and trials.
 const READ_TABLES: &str = r#"
 import csv, json, math, sqlite3
 import duckdb, pyarrow.parquet
@@ -255,7 +255,7 @@ fn tables_as_parquet_are_read_by_pyarrow_and_duckdb() {
     assert_eq!(asked.trim(), "6", "number of queries that need only points and trials");
 }
 
-/// Runs a notebook. Prints the number of pictures and the text of all results.
+/// Python script that runs a notebook. It prints the number of images and the text of all results.
 const RUN_NOTEBOOK: &str = r#"
 import sys, nbformat, nbclient
 notebook = nbformat.read(sys.argv[1], as_version=4)
@@ -275,8 +275,7 @@ fn the_notebook_runs_on_stored_results() {
     let printed = run_python(&place, &python, RUN_NOTEBOOK, &[NOTEBOOK]);
     let (pictures, text) = printed.split_once('\n').unwrap();
     assert_eq!(pictures, "3", "{printed}");
-    // The output must contain the half-power point, which is within the sizes of the sweep, and the
-    // comparison of each size.
+    // The notebook must print the half-power point and the comparison of each request size.
     assert!(text.contains("half_power_bytes") && text.contains("ratio"), "{text}");
     assert!(text.contains("1048576"), "{text}");
 }
@@ -291,8 +290,8 @@ fn the_notebook_of_figure_3_draws_the_paper_beside_stored_results() {
     let printed = run_python(&place, &python, RUN_NOTEBOOK, &[FIGURE_3]);
     let (pictures, text) = printed.split_once('\n').unwrap();
     assert_eq!(pictures, "1", "{printed}");
-    // The figure of the paper has curves of reads and of writes, and two curves with the write
-    // cache enabled (WCE). The stored sweep has only reads.
+    // The paper's figure has curves for reads and writes, two of them with the write cache enabled
+    // (WCE). The stored sweep has only reads.
     assert!(text.contains("Ultra Read") && text.contains("Fast Write WCE"), "{text}");
     assert!(text.contains("here read") || text.contains("here  read"), "{text}");
 }
@@ -334,8 +333,8 @@ fn fio_plot_and_the_converter_of_fio_accept_an_export() {
             .unwrap();
     let job = &list(&document["jobs"])[0]["read"];
     let bins = job["clat_ns"]["bins"].as_object().unwrap();
-    // The table has a line for each bin of the histogram. In the last line, the cumulative count
-    // is the number of all requests.
+    // The CSV file has a header and one line for each bin of the histogram. The cumulative count in
+    // the last line is the number of all requests.
     assert_eq!(csv.lines().count(), 1 + bins.len(), "{csv}");
     let last = csv.lines().last().unwrap();
     assert!(last.contains(&format!(", {}, 1.0, ", whole(&job["total_ios"]))), "{last}");

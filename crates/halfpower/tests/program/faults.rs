@@ -1,5 +1,5 @@
-//! Tests one fault of each main class. The fault must be detected, reported and stored, and no data
-//! may be lost. `cargo xtask faults` tests more faults, each many times.
+//! Tests one fault of each kind. The fault must be detected, reported and stored, and no data may
+//! be lost. `cargo xtask faults` tests more faults, each many times.
 
 use std::fs;
 use std::io::Read;
@@ -230,12 +230,12 @@ fn a_limit_on_memory_is_found_out_before_anything_is_made() {
     assert!(!place.has_made_a_test_file());
 }
 
-/// A control group of version 1 with limits. Dropping this value removes the group.
+/// A cgroup of version 1 with limits. Dropping this value removes the cgroup.
 struct Group(std::path::PathBuf);
 
 impl Group {
-    /// Creates a group of a version 1 controller. `limits` has the names and values of the files
-    /// that set its limits.
+    /// Creates a cgroup of a version 1 controller. Each limit consists of the name of a control
+    /// file and its value.
     fn new(controller: &str, limits: &[(&str, &str)]) -> Result<Group, String> {
         let name = format!("halfpower-test-{}-{controller}", std::process::id());
         let folder = std::path::Path::new("/sys/fs/cgroup").join(controller).join(name);
@@ -255,7 +255,7 @@ impl Group {
 
 impl Drop for Group {
     fn drop(&mut self) {
-        // The kernel removes ended processes from the group with a delay.
+        // The kernel removes ended processes from the cgroup with a delay.
         for _ in 0..50 {
             if fs::remove_dir(&self.0).is_ok() {
                 break;
@@ -278,13 +278,12 @@ fn the_memory_limit_of_a_control_group_is_kept_or_named() {
         "survey . --budget 5s --size 64m --quiet --no-store",
         "tune . --size 64m --quiet --no-store",
     ] {
-        // The kernel frees the buffers of an io_uring ring some time after its process has ended. A
-        // group that was used before may therefore have no memory left.
+        // The kernel frees the buffers of an io_uring ring some time after its process has ended.
+        // Each command line gets a new cgroup, because a used cgroup may have no memory left.
         drop(group);
         group = or_skip!(Group::new("memory", &limit));
         let ended = place.halfpower_after(&group.entered(), line);
-        // A short survey may have the verdict invalid (exit code 5), but its process must not be
-        // killed.
+        // A short survey may be invalid (exit code 5), but it must not be killed.
         assert!(matches!(ended.status.code(), Some(0 | 5)), "{ended}");
     }
     place.is_tidy();
@@ -326,7 +325,7 @@ fn a_limit_on_requests_of_the_own_control_group_is_named_in_the_verdict() {
         seen.last().is_some_and(|text| text.contains("control group limits reads to 1 MB/s"))
     });
     assert!(is_named, "{seen:?}");
-    // Outside of the group there is no such limit.
+    // Outside of the cgroup, the limit does not apply.
     let document = place.document(&line.replace("--json", ""));
     assert!(!document["verdict"].to_string().contains("control group"), "{document}");
 }

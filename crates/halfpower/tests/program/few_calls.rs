@@ -1,6 +1,6 @@
-//! Tests the program with fewer system calls than this kernel has, as on old kernels and in
-//! containers. A filter (seccomp(2)) makes the missing system calls fail with the same errors.
-//! Another test runs the program in gVisor, which is a kernel that runs as a program.
+//! Tests the program where system calls are missing, as on old kernels and in containers. A filter
+//! (seccomp(2)) makes these system calls fail with the errors of such systems. Another test runs
+//! the program in gVisor, a kernel in user space.
 #![cfg(target_arch = "x86_64")]
 
 use std::fs::{self, File};
@@ -81,7 +81,7 @@ fn restricted(place: &Place, restriction: &Restriction, line: &str) -> Ended {
     }
     let outputs = ["stdout", "stderr"].map(|name| place.state().join(name));
     command.stdout(File::create(&outputs[0]).unwrap()).stderr(File::create(&outputs[1]).unwrap());
-    // The filter applies to this thread and to the processes that it starts.
+    // The filter also applies to the thread that sets it, so a separate thread starts the program.
     let start = move || {
         if let Restriction::Filter(filter) = restriction {
             seccompiler::apply_filter(filter).unwrap();
@@ -93,8 +93,8 @@ fn restricted(place: &Place, restriction: &Restriction, line: &str) -> Ended {
     Ended { status, stdout, stderr, line: line.to_owned() }
 }
 
-/// Measures, surveys and copies under a restriction. Everything that a user gets without
-/// `--ioengine` must work.
+/// Checks that runs, surveys and copies work under a restriction. Everything must work if
+/// `--ioengine` is not specified.
 #[track_caller]
 fn is_usable(place: &Place, restriction: &Restriction) {
     let may_be_noisy = |line: &str| {
@@ -129,7 +129,7 @@ fn is_usable(place: &Place, restriction: &Restriction) {
     place.is_tidy();
 }
 
-/// Checks that a file which another program has open for writing is not overwritten.
+/// Checks that a file is not overwritten while another program has it open for writing.
 #[track_caller]
 fn refuses_open_files(place: &Place, restriction: &Restriction) {
     let open = File::create(place.path("open")).unwrap();
@@ -154,7 +154,7 @@ fn all_works_without_the_system_calls_that_containers_lack() {
     refuses_open_files(&place, &filter);
 }
 
-// This test does not check open files, because programs in gVisor cannot see programs outside.
+// Files that other programs have open are not checked here, because gVisor hides these programs.
 #[test]
 fn all_works_in_gvisor() {
     or_skip!(root());

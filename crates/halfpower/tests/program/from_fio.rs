@@ -1,6 +1,5 @@
-//! Tests jobs of fio: job files with `run`, and command lines with `fio`. The tests
-//! compare translated jobs with the same workload of `run`. Nothing may be written without the
-//! user's permission.
+//! Tests fio jobs: job files that `run` measures, and command lines of `fio`. A translated job must
+//! equal the same workload of `run`, and nothing may be written without the user's permission.
 
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
@@ -147,7 +146,7 @@ fn jobs_are_printed_as_one_json_document_with_the_fields_of_fio() {
     for (job, other) in list(&ours["jobs"]).iter().zip(list(&theirs["jobs"])) {
         has_fields_of(job, other, "job");
     }
-    // The JSON output of fio must be the same after an import and an export.
+    // Import and export must not change the JSON output of fio.
     fs::write(place.path("fio.json"), theirs.to_string()).unwrap();
     place.does("import fio.json --label theirs");
     assert_eq!(json(&place.does("export theirs --format fio-json").stdout), theirs);
@@ -168,10 +167,9 @@ fn has_fields_of(ours: &Value, theirs: &Value, path: &str) {
     }
 }
 
-/// Directory of the job files of Debian's package fio-examples.
+/// Directory in which Debian's package fio-examples installs its job files.
 const EXAMPLES: &str = "/usr/share/doc/fio/examples";
 
-/// Returns the sorted paths of the job files of the package.
 fn examples() -> std::io::Result<Vec<PathBuf>> {
     let examples = fs::read_dir(EXAMPLES).map_err(|error| {
         std::io::Error::new(
@@ -209,8 +207,8 @@ fn each_example_of_fio_is_translated_or_refused_in_one_line() {
     assert!(place.listing().is_empty());
 }
 
-/// Returns true if a job file contains the path of a block device of this machine, which no test
-/// may touch.
+/// Returns true if a job file contains the path of a block device of this machine. No test may use
+/// such a device.
 fn names_a_device(file: &Path) -> bool {
     let text = fs::read_to_string(file).unwrap();
     let words = text.split(|c: char| c.is_whitespace() || c == '=' || c == ':');
@@ -233,7 +231,7 @@ fn each_translated_example_of_fio_runs_or_is_refused_before_anything_is_made() {
         let ended = place.halfpower(&format!("{line} {short}"));
         assert!(place.listing().is_empty(), "left behind: {ended}");
         match ended.status.code() {
-            // Short trials may be invalid, for example because of a cache.
+            // A short trial may be invalid, for example because of a cache.
             Some(0 | 5) => {
                 measured += 1;
                 assert!(ended.stdout.contains("requests/s"), "{ended}");

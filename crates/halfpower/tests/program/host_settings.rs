@@ -1,5 +1,5 @@
-//! Tests settings of the device below a target. The program changes them during the run and
-//! restores them however the run ends.
+//! Tests the flags that change settings of the device below a target. The settings must be
+//! restored, however the run ends.
 
 use std::fs;
 use std::io;
@@ -12,21 +12,20 @@ use crate::fixture::{MIB, Place, Running, list, or_skip, pause, wait_until};
 use crate::json::Schema;
 use crate::volume::{LoopDevice, Volume};
 
-/// Settings that the flags can change, and that the kernel keeps for a loop device number after the
-/// device is detached.
+/// Settings that the flags can change. When a loop device is detached, the kernel keeps its
+/// settings for the next device with the same number.
 const NAMES: [&str; 5] = ["scheduler", "read_ahead_kb", "write_cache", "nr_requests", "nomerges"];
 
-/// The settings of a loop device in sysfs. Dropping this value restores the settings, so it must be
-/// dropped before the device.
+/// The settings of a loop device in sysfs. Dropping this value restores the settings. This value
+/// must be dropped before the device.
 struct Queue {
     folder: PathBuf,
     fresh: Vec<String>,
     _lock: MutexGuard<'static, ()>,
 }
 
-/// Held while a test changes settings. A loop device keeps its settings when it is detached, so a
-/// test that attached the same device at that moment would take the changed settings for the
-/// original ones.
+/// Held while a test changes settings. Without this lock, another test could attach a loop device
+/// with the same number and take the changed settings for the original ones.
 static LOCK: Mutex<()> = Mutex::new(());
 
 impl Queue {
@@ -69,8 +68,8 @@ impl Drop for Queue {
     }
 }
 
-/// Attaches a loop device with settings other than the defaults, and with a second scheduler to
-/// choose.
+/// Attaches a loop device and changes its settings from the defaults. Returns an error if the
+/// kernel does not offer the schedulers none and mq-deadline.
 fn tuned_device() -> Result<(LoopDevice, Queue), String> {
     let device = LoopDevice::new(4 * MIB)?;
     let queue = Queue::of(&device);
@@ -89,7 +88,8 @@ fn tuned_device() -> Result<(LoopDevice, Queue), String> {
 const FLAGS: &str = "--scheduler mq-deadline --read-ahead 512k --nr-requests 32 --nomerges 2 \
                      --kernel-write-cache through";
 
-/// Starts a run of 30 s. Returns when the run has changed the settings and is measuring.
+/// Starts a run of several trials of 30 s. Returns when the settings are changed and the first
+/// trial runs.
 fn at_work(place: &Place, device: &LoopDevice, flags: &str) -> Running {
     let line = format!("run {} --time-based --runtime 30 --no-store {flags}", device.path());
     let mut running = place.start(&line);
@@ -153,7 +153,7 @@ fn a_plan_names_the_settings_and_changes_none() {
     let (place, before) = (Place::new(), queue.all());
     let ended = place.does(&format!("run {} {FLAGS} --plan", device.path()));
     let name = device.path().trim_start_matches("/dev/");
-    let line = format!("set scheduler of {name} from none to mq-deadline, and restore it");
+    let line = format!("set scheduler of {name} from none to mq-deadline, then restore none");
     assert!(ended.stdout.contains(&line), "{ended}");
     assert_eq!(queue.all(), before);
     place.is_tidy();
@@ -240,8 +240,8 @@ fn restore_leaves_what_somebody_else_has_set_since() {
     );
     place.is_tidy();
 
-    // If another program changes a setting during a run, the run does not restore this setting,
-    // and reports this at its end.
+    // If another program changes a setting during the run, the run must leave this setting as it is
+    // and report this.
     let running = at_work(&place, &device, "--read-ahead 512k");
     queue.set("read_ahead_kb", "2048");
     running.signal("INT");
@@ -273,7 +273,8 @@ fn an_entry_of_an_earlier_boot_is_forgotten_and_one_of_a_detached_device_is_not(
     assert_eq!(queue.get("read_ahead_kb"), "512", "an entry of another boot was restored");
     place.is_tidy();
 
-    // A loop device keeps its settings when it is detached, also settings that a run has changed.
+    // A detached loop device keeps the settings of the killed run, and `restore` must still restore
+    // them.
     queue.set("nomerges", "1");
     let running = at_work(&place, &device, "--nomerges 2");
     running.signal("KILL");
@@ -313,7 +314,7 @@ fn a_run_killed_at_any_moment_leaves_what_restore_puts_back() {
     for attempt in 0..30_u64 {
         let line = format!("run {} --runtime 0.02 --trials 1 --no-store {FLAGS}", device.path());
         let running = place.start(&line);
-        // The program is killed at different moments, in irregular order.
+        // Kills the program at a different moment in each attempt.
         pause(attempt * 37 % 90);
         running.signal("KILL");
         running.ended();
@@ -353,7 +354,7 @@ fn settings_that_cannot_be_changed_are_errors_that_change_nothing() {
 fn without_root_no_setting_is_changed() {
     let place = or_skip!(Place::of_nobody());
     let line = "run . --size 1m --no-store --nomerges 1";
-    // The working directory is perhaps not on a block device. Then there are no settings to change.
+    // If the working directory is not on a single block device, there are no settings to change.
     let ended = place.halfpower(line);
     assert!(matches!(ended.status.code(), Some(1 | 2)), "{ended}");
     assert!(ended.stderr.contains("needs root") || ended.stderr.contains("no single block device"));

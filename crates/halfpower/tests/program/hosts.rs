@@ -1,6 +1,6 @@
 //! Tests storage that several hosts share. A server and eight hosts run in network namespaces of
-//! this machine, and each host has its own host name and a link of known rate. A system that is
-//! calibrated on one to four hosts must predict the throughput of eight.
+//! this machine. Each host has its own host name and a link of known rate. A system that is
+//! calibrated with measurements on one to four hosts must predict the throughput of eight hosts.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -11,17 +11,17 @@ use crate::ranks::on_ranks;
 
 /// Number of simulated hosts.
 const HOSTS: u32 = 8;
-/// Link rates of each host and of the server (Mbit/s of Ethernet frames).
+/// Link rates of each host and of the server, with Ethernet headers (Mbit/s).
 const HOST_LINK: u32 = 100;
 const SERVER_LINK: u32 = 240;
 /// Time by which the server delays each read.
 const DELAY: &str = "2ms";
-/// Limits of the mean error and of the largest error of the predicted throughputs (fractions).
+/// Maximum mean error and maximum error of a single predicted throughput (fractions).
 const MEAN_ERROR: f64 = 0.10;
 const WORST_ERROR: f64 = 0.15;
 
-/// A server and hosts, connected by a switch. All are network namespaces. Dropping this value
-/// removes them.
+/// A server and hosts, connected by a switch. Each of them is a network namespace. Dropping this
+/// value removes the namespaces.
 struct Network {
     /// Prefix of the names of the namespaces.
     name: String,
@@ -40,8 +40,8 @@ impl Network {
         command.arg(format!("rdelay={DELAY}")).stdin(Stdio::null()).stderr(Stdio::null());
         let started = command.spawn().map_err(|error| format!("ip: {error}"))?;
         network.server = Some(started);
-        // The server gets time to start. If it does not listen, the hosts report this, and the test
-        // fails with their message.
+        // Gives the server time to start. If it does not listen by then, the hosts report an error,
+        // and the test fails.
         pause(1000);
         match network.server.as_mut().unwrap().try_wait().unwrap() {
             None => Ok(network),
@@ -53,7 +53,7 @@ impl Network {
         format!("{}-{what}", self.name)
     }
 
-    /// Creates the namespaces and their links. The sending side of each link limits its rate.
+    /// Creates the namespaces and their links, with limited rates.
     fn connect(&self) -> Result<(), String> {
         let switch = self.namespace("switch");
         ip(&format!("netns add {switch}"))?;
@@ -73,8 +73,8 @@ impl Network {
             ip(&format!("-n {name} link set lo up"))?;
             ip(&format!("-n {name} link set link0 up"))?;
             ip(&format!("-n {switch} link set port{number} master bridge up"))?;
-            // Read data flow from the server into its link, and from the switch into the links of
-            // the hosts.
+            // The sender of the read data limits the rate: the server on its own link, and the
+            // switch on the links of the hosts.
             let sender = match number {
                 0 => format!("-n {name} qdisc add dev link0"),
                 _ => format!("-n {switch} qdisc add dev port{number}"),
@@ -85,7 +85,7 @@ impl Network {
         Ok(())
     }
 
-    /// Changes a command so that it runs on a host.
+    /// Makes a command run on a host.
     fn enter(&self, host: u32, command: &mut Command) {
         let (namespace, name) = (self.namespace(&host.to_string()), format!("host{host}"));
         let mut inside = Command::new("ip");
@@ -106,13 +106,13 @@ impl Network {
 impl Drop for Network {
     fn drop(&mut self) {
         if let Some(server) = &mut self.server {
-            // Killing the server fails if it has already ended, and this failure is ignored.
+            // An error means that the server has already ended.
             let _ = server.kill();
             let _ = server.wait();
         }
         let hosts = (1..=HOSTS).map(|number| number.to_string());
         for what in hosts.chain(["server".to_owned(), "switch".to_owned()]) {
-            // Removing a namespace that was never created fails, and this failure is ignored.
+            // An error means that the namespace was never created.
             let _ = ip(&format!("netns del {}", self.namespace(&what)));
         }
     }

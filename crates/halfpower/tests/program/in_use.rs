@@ -1,6 +1,6 @@
-//! Tests that devices and files in use are never written, even with permission: neither under their
-//! own name nor through the disk that contains them, one of their partitions, an underlying device,
-//! or an alias.
+//! Tests that devices and files in use are never written, even with permission. The target may be
+//! the device or file itself, its whole disk, one of its partitions, an underlying device, or an
+//! alias.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::fixture::{KIB, MIB, Place, noise, or_skip};
 use crate::volume::{LoopDevice, Mounted, Swap, Volume, make};
 
-/// Returns command lines that write to a target, each with all permissions for it.
+/// Returns command lines that write to a target, with all permissions for it.
 fn attempts(target: &str) -> [String; 3] {
     let consent = format!("--destroy-data-on={target} --overwrite={target}");
     [
@@ -40,7 +40,7 @@ fn a_mounted_partition_protects_its_disk_and_a_mounted_disk_its_partitions() {
     let at = format!("is mounted at {}", mounted.folder().display());
     never_written(&first, &at, "unmount");
     never_written(device.path(), &format!("p1 {at}"), "unmount");
-    // The neighbouring partition is not in use, so the permission is enough.
+    // The second partition is not in use, so the permission is enough.
     let place = Place::new();
     let consent = format!("--destroy-data-on={second}");
     place.does(&format!("run {second} --rw write --bs 64k --size 64k --trials 1 {consent}"));
@@ -154,8 +154,7 @@ fn meanwhile(mut exchange: impl FnMut() + Send, work: impl FnOnce()) {
 
 #[test]
 fn a_name_that_is_exchanged_all_the_time_never_leads_to_another_file() {
-    // The files are in memory, so that the name is replaced many times while the program opens and
-    // checks the file.
+    // The files are in memory, so that the name is exchanged many times while the program opens it.
     let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
     let place = Place::within(memory.path());
     let precious = place.file("precious", 64 * KIB);
@@ -163,7 +162,7 @@ fn a_name_that_is_exchanged_all_the_time_never_leads_to_another_file() {
     let at = |name: &str| folder.join(name);
     fs::write(at("T"), noise(64 * KIB)).unwrap();
     let exchange = || {
-        // `T` always exists. It alternates between a link to the precious file and another file.
+        // `T` always exists. It is alternately a link to the precious file and an ordinary file.
         symlink("precious", at("link")).unwrap();
         fs::write(at("own"), [0; 16 << 10]).unwrap();
         fs::rename(at("link"), at("T")).unwrap();

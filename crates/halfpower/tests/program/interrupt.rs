@@ -1,5 +1,5 @@
 //! Tests signals. After a signal at any moment, the database must be readable and contain every
-//! finished trial, and `halfpower clean` must know every test file that was left behind.
+//! finished trial, and `halfpower clean` must find every test file that was left behind.
 
 use std::fs;
 use std::io::Write;
@@ -24,7 +24,7 @@ fn is_in_order(place: &Place, ended: &Ended) {
     }
 }
 
-/// Returns the start times of those trials of a point that completed at least one request.
+/// Returns the start times of a point's trials, without trials that completed no request.
 fn reported(point: &Value) -> Vec<i64> {
     let counted = list(&point["trials"]).iter().filter(|trial| whole(&trial["requests"]) > 0);
     counted.map(|trial| trial["started_unix_ns"].as_i64().unwrap()).collect()
@@ -128,7 +128,7 @@ fn an_interrupt_as_soon_as_a_file_appears_is_not_lost_and_leaves_order() {
     for _ in 0..100 {
         let place = Place::new();
         let running = place.start("run . --rw randrw --size 16m --time-based --runtime 1");
-        // The shell is started beforehand, so that the signal is sent as early as possible.
+        // The shell is already running when the file appears, so that the signal is sent at once.
         let kill = format!("read order; kill -INT {}", running.child.id());
         let mut shell = Command::new("sh");
         let mut shell = shell.args(["-c", &kill]).stdin(Stdio::piped()).spawn().unwrap();
@@ -156,7 +156,7 @@ fn an_interrupted_buffered_write_and_an_open_loop_end_in_order() {
 #[test]
 fn a_second_interrupt_ends_the_program_at_once() {
     let place = Place::new();
-    // The output is larger than a pipe buffer, so after measuring the program waits for its reader.
+    // The output is larger than a pipe buffer, so the program cannot end while nobody reads it.
     let axes = "--bs 4k..1m --iodepth 1..32 --runtime 0.002 --trials 1";
     let line = format!("sweep --ioengine null {axes} --json");
     let mut command = place.command(&line);
@@ -193,7 +193,7 @@ fn what_a_killed_run_left_is_removed_by_clean_and_its_trials_are_kept() {
     let stray = place.strays();
     assert_eq!(stray.len(), 1);
 
-    // While the run lives, its test file is in use.
+    // During the run, its test file is in use.
     let ended = place.does("clean");
     assert!(ended.stdout.contains("in use"), "{ended}");
     assert_eq!(place.strays(), stray);

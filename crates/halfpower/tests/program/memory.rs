@@ -1,10 +1,9 @@
 //! Tests `memory`: the bandwidth for each working set and number of threads, and the detected
-//! caches. Two other programs measure the same bandwidths for comparison.
+//! caches. Two tests compare the bandwidth with that of another program.
 //!
-//! The other programs run alternately with halfpower on the same CPU, and ratios are compared. The
-//! machine may be busy, which makes samples slower but never faster. The result of an execution is
-//! therefore its fastest sample, and the result of an attempt is the median ratio of several pairs.
-//! Some attempts may fail, but with a systematic difference all attempts fail.
+//! These tests run both programs in turn on the same CPU. A busy machine makes samples slower,
+//! never faster, so only the fastest sample of each execution counts. The result of an attempt is
+//! the median ratio of several pairs of executions. The test fails only if all attempts fail.
 
 use std::fs;
 use std::process::Command;
@@ -16,19 +15,20 @@ use serde_json::Value;
 use crate::fixture::{Place, list, or_skip, pause, real, whole};
 use crate::json::Schema;
 
-/// Number of pairs of executions whose median ratio is the result of one attempt.
+/// Number of pairs of executions per attempt. The result of an attempt is the median over its pairs
+/// of (bandwidth of halfpower / bandwidth of the other program).
 const PAIRS: usize = 7;
-/// Number of failed attempts after which the test fails.
+/// Maximum number of attempts.
 const ATTEMPTS: usize = 5;
-/// Maximum deviation of the median ratio from 1.
+/// Maximum difference between the result of an attempt and 1.
 const BAR: f64 = 0.1;
-/// Size of each of the three arrays of the triad (MiB). The arrays are far larger than a cache.
+/// Size of each of the three arrays of the triad (MiB), far larger than a cache.
 const TRIAD_MIB: usize = 32;
 /// Size of each of the two arrays of the copy (MiB).
 const COPY_MIB: usize = 48;
 
-/// A plain triad in C, with default pages, with arrays that begin at page boundaries, and with the
-/// loads and stores that the compiler generates. No compiler uses non-temporal stores by itself.
+/// A plain triad in C, with default pages and page-aligned arrays. The compiler chooses the loads
+/// and stores. Compilers do not generate non-temporal stores by themselves.
 const TRIAD_C: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,17 +73,17 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Lets only one test at a time measure bandwidth, because two tests would halve each other's rate.
+/// Lets only one test measure bandwidth at a time, because two tests would halve each other's rate.
 fn turn() -> impl Drop {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Measures the rates of both programs in turn until their ratio is within the limit. Fails after
-/// the last attempt.
+/// Measures halfpower and the other program in turn until the ratio of their bandwidths is within
+/// the limit. Panics after the last attempt.
 fn agree(ours: impl Fn() -> f64, other: impl Fn() -> f64) {
     let _turn = turn();
-    // Child processes inherit the CPU affinity of this thread, so both programs use the same CPU.
+    // Child processes inherit this CPU affinity, so both programs run on the same CPU.
     let cpus = cpucost::affinity::allowed_cpus();
     cpucost::affinity::pin_current_thread(&cpus[cpus.len() - 1..]).unwrap();
     let mut seen = Vec::new();
@@ -109,10 +109,10 @@ fn agree(ours: impl Fn() -> f64, other: impl Fn() -> f64) {
     panic!("halfpower and the other program disagree in every attempt: {seen:.3?}");
 }
 
-/// Returns the fastest sample of `memory LINE`, which measures one case.
+/// Returns the fastest sample of `memory LINE` (bytes per second). The line must select a single
+/// case.
 ///
-/// Waits for both programs without polling, because polling would use their CPU during the
-/// measurement.
+/// Waits for the program without polling, because polling would use CPU during the measurement.
 fn best(place: &Place, line: &str) -> f64 {
     let line = format!("memory --threads 1 --buffer-pages system --quiet --json {line}");
     let document: Value = serde_json::from_str(&output(&mut place.command(&line))).unwrap();
@@ -126,7 +126,7 @@ fn output(command: &mut Command) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Checks that a program is installed. An error says why the test is skipped.
+/// Checks that a program is installed. Otherwise returns the reason to skip the test.
 fn program(name: &str, package: &str) -> Result<(), String> {
     let found = Command::new("sh").args(["-c", &format!("command -v {name}")]).output().unwrap();
     let remedy = format!("needs {name}; type: sudo apt-get install {package}");
@@ -163,7 +163,8 @@ fn the_copy_is_as_fast_as_that_of_mbw() {
         let rates = rates.map(|rate| rate.split_whitespace().next().unwrap());
         rates.map(|rate| rate.parse::<f64>().unwrap()).reduce(f64::max).unwrap() * 1048576.0
     };
-    // The C library places large arrays 16 bytes after the start of a page.
+    // The C library places large arrays 16 bytes after the start of a page, so halfpower does the
+    // same.
     let line = format!("--kernel copy --size {}m --offset 16", 2 * COPY_MIB);
     agree(|| best(&place, &line), other);
 }

@@ -1,5 +1,5 @@
-//! Tests targets on servers, with a file that nbdkit serves on the loopback interface. The clients
-//! of the other protocols are tested in the crate `ioengine`.
+//! Tests network targets. nbdkit serves a file on the loopback interface. The clients of other
+//! protocols are tested in the crate `ioengine`.
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -11,14 +11,14 @@ use serde_json::Value;
 
 use crate::fixture::{MIB, Place, damage, list, or_skip, pause, text, wait_until, whole};
 
-/// A server of one file. It ends with the test.
+/// An nbdkit server of one file. Dropping this value ends the server.
 pub struct Server {
     process: Child,
     pub address: String,
 }
 
 impl Server {
-    /// Serves a file through nbdkit filters, with the parameters of the filters.
+    /// Serves a file with nbdkit, with these filters and their parameters.
     pub fn start(path: &Path, filters: &[&str], parameters: &[&str]) -> Result<Server, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -40,7 +40,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Killing the server fails if it has already ended, and this failure is ignored.
+        // An error means that the server has already ended.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -91,7 +91,7 @@ fn what_is_written_over_the_network_is_in_the_file() {
     place
         .halfpower(&format!("{write} {}", server.overwrite()))
         .says("verified 4 MiB", "every block is correct");
-    // The same blocks are now read through the kernel, and their checksums are compared.
+    // Reads the same blocks from the local file and verifies them.
     let read = format!("run served --rw read {load} --direct=0");
     place.does(&read);
     damage(&place.path("served"), 2 * MIB + 100);
@@ -145,7 +145,7 @@ fn a_silent_server_does_not_hang_the_program() {
         .says("did not answer for 1 s", "?timeout=SECONDS");
 }
 
-/// Serves an NBD client until the export is open.
+/// Answers the handshake of an NBD client until the export is open.
 fn open_export(mut stream: TcpStream) -> std::io::Result<()> {
     stream.write_all(b"NBDMAGICIHAVEOPT\0\x01")?;
     let mut option = [0; 4 + 16];
@@ -168,8 +168,8 @@ fn an_interrupt_ends_the_wait_for_a_silent_server() {
     let place = Place::new();
     let address = format!("nbd://127.0.0.1:{port}/x?timeout=600");
     let running = place.start(&format!("run {address} --rw read --trials 1"));
-    // The program first opens the target on one connection to examine it. The server stops
-    // answering on the second connection.
+    // The program examines the target on one connection and measures on the next. The server never
+    // answers on the second connection.
     open_export(listener.accept().unwrap().0).unwrap();
     let (_connection, _) = listener.accept().unwrap();
     running.signal("INT");
@@ -197,7 +197,7 @@ fn the_study_of_network_paths_compares_them_with_a_local_file() {
     let document = place.halfpower(&study).json();
     let findings: Vec<&Value> = list(&document["studies"][0]["findings"]).iter().collect();
     let of = |id: &str| findings.iter().filter(|finding| text(&finding["id"]) == id).count();
-    // Nothing may be overwritten, so the study only reads. It has a finding for each of the two
-    // paths and one comparison.
+    // Without permission, the study only reads. It reports the latency and the cost of each of the
+    // two paths, and one comparison.
     assert_eq!((of("latency"), of("cost"), of("against-local")), (2, 2, 1), "{findings:?}");
 }

@@ -1,6 +1,6 @@
-//! Tests the study of object stores against versitygw, which is found in PATH or at the path in the
-//! environment variable `HALFPOWER_VERSITYGW`. The server stores a bucket as a directory, so the
-//! tests see what the study leaves behind.
+//! Tests the study of object stores with the S3 server versitygw, which is found in PATH or at the
+//! path in the environment variable `HALFPOWER_VERSITYGW`. The server stores objects as files, so
+//! the tests can see what the study leaves behind.
 
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -17,10 +17,11 @@ const USER: &str = "a-user";
 const SECRET: &str = "not+a/secret";
 /// Path of an object that the study must not touch.
 const OTHERS: &str = "root/data/folder/halfpower-of-others/object";
-/// How many times the test waits 50 ms for the server to start.
+/// Maximum number of waits of 50 ms for the server to start.
 const START_TRIES: u32 = 1200;
 
-/// A running server with the bucket `data`. The server ends before its directory is removed.
+/// A running server with the bucket `data`. Dropping this value ends the server and then removes
+/// its directory.
 struct Server {
     child: Child,
     port: u16,
@@ -61,7 +62,7 @@ impl Server {
         Err("the server does not start".to_owned())
     }
 
-    /// Starts `halfpower study objects` on a prefix that does not exist.
+    /// Starts `halfpower study objects` on a bucket, or on a prefix in the bucket.
     fn study(&self, place: &Place, path: &str, secret: &str) -> Running {
         let line = format!("study objects s3://127.0.0.1:{}/{path} --quick --json", self.port);
         let mut command = place.command(&line);
@@ -70,7 +71,7 @@ impl Server {
         place.start_command(command, &line)
     }
 
-    /// Returns the paths of all files in the bucket, which are objects and parts of uploads.
+    /// Returns the sorted paths of all files in the bucket: objects and parts of uploads.
     fn objects(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         collect(&self.folder.path().join("root/data"), &mut found);
@@ -93,8 +94,7 @@ impl Drop for Server {
     }
 }
 
-/// Adds the paths of all files below a directory. Files that are removed in the meantime are left
-/// out.
+/// Adds the paths of all files below a directory. Directories that disappear meanwhile are skipped.
 fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
@@ -106,7 +106,6 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Returns the ids of the findings of the only study.
 fn findings(document: &Value) -> Vec<String> {
     let findings = list(&document["studies"][0]["findings"]);
     findings.iter().map(|finding| text(&finding["id"]).to_owned()).collect()
@@ -162,7 +161,7 @@ fn an_object_store_that_refuses_is_named_in_one_line() {
     refused(&server, "nothing/x", SECRET, 2, "there is no bucket 'nothing'");
     refused(&server, "data/x", "another", 2, "the secret of the access key 'a-user' is wrong");
     let read_only = or_skip!(Server::start(&["--readonly"]));
-    refused(&read_only, "data/x", SECRET, 1, "the server denies access to the access key 'a-user'");
+    refused(&read_only, "data/x", SECRET, 1, "the server denies access for the access key");
 }
 
 #[test]

@@ -1,13 +1,13 @@
-//! Tests every kind of page in Chromium: axe-core must report no problem, and screenshots are taken
-//! for inspection.
+//! Checks every kind of page in Chromium: axe-core must report no problem. The test can also take
+//! screenshots for inspection.
 //!
-//! axe-core is a library of accessibility checks, for readers with a screen reader, a keyboard or
-//! weak sight. The library is not part of this project. The environment variable HALFPOWER_AXE has
-//! the path of the library's file `axe.min.js`. If the variable is not set, npm downloads the file
-//! into a temporary directory. Without axe-core or Chromium the test is skipped. Each page is shown
-//! in frames side by side: on a wide screen and on a phone, both light and dark, and with its print
-//! style. If HALFPOWER_ARTEFACTS is set to a directory, screenshots are written to its subdirectory
-//! `pages`.
+//! axe-core checks whether a page is accessible with a screen reader, with a keyboard and with weak
+//! sight. It is not part of this project: HALFPOWER_AXE specifies the path of `axe.min.js`, or npm
+//! downloads it into a temporary directory. Without axe-core or Chromium the test is skipped.
+//!
+//! Each page is checked in five views: on a wide screen and on a phone, each light and dark, and in
+//! its print style. If HALFPOWER_ARTEFACTS is set to a directory, screenshots are written to its
+//! subdirectory `pages`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::fixture::{Place, list, or_skip, temporary_folder, text};
 
-/// The views of a page: name (its second word is the theme), file, and width (pixels).
+/// The views of a page: name and theme, file, and width (pixels).
 const VIEWS: [(&str, &str, u32); 5] = [
     ("wide light", "screen", 1280),
     ("wide dark", "screen", 1280),
@@ -27,7 +27,7 @@ const VIEWS: [(&str, &str, u32); 5] = [
 ];
 /// Maximum size of a page (bytes). The page of all studies is the largest.
 const WEIGHT_MAX: usize = 2_000_000;
-/// Maximum height of a screenshot in Chromium (pixels).
+/// Maximum height of a screenshot (pixels). Higher pages are cut because of a limit in Chromium.
 const HIGHEST: u64 = 16_000;
 
 #[test]
@@ -40,7 +40,7 @@ fn axe_finds_nothing_on_any_kind_of_page_in_any_view() {
     for kind in kinds(&place) {
         let page = fs::read_to_string(place.path(&format!("{kind}.html"))).unwrap();
         assert!(page.len() <= WEIGHT_MAX, "{kind}: {} bytes", page.len());
-        // Content outside of the visible area is also checked and drawn.
+        // Shows the content outside of the visible area, so that it is also checked and drawn.
         let page = page.replacen("content-visibility: auto", "content-visibility: visible", 1);
         let folder = temporary_folder();
         let seen = audit(folder.path(), &page, &axe);
@@ -83,7 +83,7 @@ fn kinds(place: &Place) -> [&'static str; 9] {
     ["survey", "study-all", "study-one", "compare-two", "compare-three", "fleet", list, run, target]
 }
 
-/// Returns the source text of axe-core. An error says how to get it.
+/// Returns the source text of axe-core, or an error that says how to get it.
 fn axe() -> Result<String, String> {
     let read = |path: &Path| {
         fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))
@@ -114,7 +114,7 @@ pub fn browser() -> Result<PathBuf, String> {
     places.find(|place| place.is_file()).ok_or("no browser (chromium or google-chrome)".to_owned())
 }
 
-/// Opens a file of the directory in the browser. Returns what the browser prints to stdout.
+/// Opens a file in the browser. Returns what the browser prints to stdout.
 pub fn browse(folder: &Path, file: &str, flags: &[&str]) -> String {
     let profile = format!("--user-data-dir={}", folder.join("profile").display());
     let output = Command::new(browser().unwrap())
@@ -130,7 +130,8 @@ pub fn browse(folder: &Path, file: &str, flags: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Returns a page that contains these views as frames and collects their reports.
+/// Returns a page with one frame for each view, and a script that collects the results of all
+/// frames.
 fn frames(views: &[(&str, &str, u32)], height: u64) -> String {
     let frames: String = views
         .iter()
@@ -165,8 +166,7 @@ fn audit(folder: &Path, page: &str, axe: &str) -> Value {
     serde_json::from_str(&json.replace("&amp;", "&")).unwrap()
 }
 
-/// Writes a screenshot of the whole page for each view, and the page as PDF, to the directory
-/// `target`.
+/// Writes a screenshot of each view, and the page as PDF, to the directory `target`.
 fn pictures(folder: &Path, page: &str, kind: &str, seen: &Value, target: &Path) {
     fs::create_dir_all(target).unwrap();
     fs::write(target.join(format!("{kind}.html")), page).unwrap();
@@ -186,7 +186,7 @@ fn pictures(folder: &Path, page: &str, kind: &str, seen: &Value, target: &Path) 
         fs::write(folder.join("shown.html"), shown).unwrap();
         fs::write(folder.join("frame.html"), frames(&[(name, "shown", width)], height)).unwrap();
         let picture = target.join(format!("{kind}-{}.png", name.replace(' ', "-")));
-        // Chromium windows are at least 500 pixels wide.
+        // Chromium does not open windows that are narrower than 500 pixels.
         let size = format!("--window-size={},{height}", width.max(500));
         browse(folder, "frame.html", &[&size, &format!("--screenshot={}", picture.display())]);
         assert!(fs::metadata(picture).unwrap().len() > 10_000);

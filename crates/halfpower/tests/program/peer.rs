@@ -1,5 +1,5 @@
-//! Tests `halfpower peer` and the study that connects to the peer. nbdkit serves a file, and both
-//! servers are on the loopback interface. Hostile clients are tested in `lab::peer`.
+//! Tests `halfpower peer`, and `study network` with a peer. The peer and nbdkit, which serves a
+//! file, listen on the loopback interface. Hostile clients are tested in `lab::peer`.
 
 use std::fs::Permissions;
 use std::net::TcpListener;
@@ -12,7 +12,7 @@ use crate::network::Server;
 
 const KEY: &str = "halfpower-peer.key";
 
-/// A running peer that serves the working directory, with its address.
+/// A running `halfpower peer` in the working directory, and its address.
 struct Peer {
     running: Running,
     address: String,
@@ -61,7 +61,8 @@ fn a_peer_tells_what_a_path_costs_its_server_and_ends_with_a_signal() {
     let readings = list(&study["readings"]);
     let network = of(readings, "quantity", "server-network-bytes");
     assert!(real(&network[0]["value"]) > 0.9, "the network carries too few bytes: {network:?}");
-    // On a machine that other tests keep busy, the cost of a request may be missing.
+    // The cost of a request is not checked, because it may be missing if other tests keep the
+    // machine busy.
     assert_eq!(of(readings, "quantity", "server-background").len(), 6, "before and after load");
     assert_eq!(list(&study["left_out"]).iter().filter(|one| one["part"] == "server").count(), 0);
     assert!(place.stored_run().findings_json.unwrap().contains("server-network-bytes"));
@@ -78,12 +79,12 @@ fn a_peer_that_goes_away_ends_the_figures_of_the_server_and_not_the_study() {
     let study = format!("study network {} {} --quick", server.address, peer.flags());
     let mut running = place.start(&format!("{study} --runtime 0.1 --trials 2 --no-store --json"));
     peer.running.until_it_says("connected");
-    // The study must have received the answer of the peer, or it does not begin.
+    // The study begins only after it has received the answer of the peer.
     running.until_it_says("network: ");
     peer.running.signal("KILL");
     let ended = running.ended().with_code(0);
-    let ended = ended.says("the halfpower peer", "continues without the figures of the server");
-    let times = ended.stderr.matches("continues without the figures of the server").count();
+    let ended = ended.says("the halfpower peer", "continues without the counters of the server");
+    let times = ended.stderr.matches("continues without the counters of the server").count();
     assert_eq!(times, 1, "{ended}");
     let study = &ended.json()["studies"][0];
     assert!(!of(list(&study["findings"]), "id", "cost").is_empty(), "{study}");

@@ -1,5 +1,5 @@
-//! Checks of runs with several ranks. The tests with their own relays and the tests under mpirun
-//! use them.
+//! Checks of runs with several ranks. Used by the tests under mpirun, and by the tests in which
+//! threads of the test program relay the messages.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::fixture::{Place, list, whole};
 
-/// Returns the directory in /proc of the measuring process of a rank, such as "2/4", that runs in
-/// the directory of `place`.
+/// Returns the /proc directory of the measuring process of a rank. The rank is for example "2/4".
+/// The process must run in the directory of `place`.
 #[track_caller]
 pub fn process_of_rank(rank: &str, place: &Place) -> PathBuf {
     let folder = place.path(".").canonicalize().unwrap();

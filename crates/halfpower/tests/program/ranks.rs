@@ -1,5 +1,5 @@
-//! Tests several ranks. The ranks are real processes. Their relays are threads of this test and
-//! exchange messages over channels instead of MPI.
+//! Tests runs with several ranks. Each rank is a real process. Threads of the test relay the
+//! messages over channels instead of MPI.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::fixture::{Place, list, or_skip, wait_until, whole};
 use crate::network::served;
 use crate::rank_checks::{is_sum_of_its_ranks, signal_rank, stored_trials_are_sums};
 
-/// The channels of a relay to all relays.
+/// The channels of a relay: one to each relay for sending, and one for receiving.
 struct Channels {
     rank: u32,
     senders: Vec<Sender<(u32, Vec<u8>)>>,
@@ -33,7 +33,7 @@ impl Transport for Channels {
     }
 
     fn send(&mut self, to: u32, message: &[u8], _: &mut dyn FnMut() -> Option<u8>) {
-        // As with MPI, a relay that has ended receives no messages. The failure is ignored.
+        // As with MPI, messages to a relay that has ended are lost without an error.
         let _ = self.senders[to as usize].send((self.rank, message.to_vec()));
     }
 
@@ -42,8 +42,8 @@ impl Transport for Channels {
     }
 }
 
-/// Runs a command on several ranks. `change` alters the command line of each rank, and `beside`
-/// runs at the same time. Returns the exit status and the output of rank 0.
+/// Runs a command on several ranks. `change` alters the command of each rank. `beside` runs at the
+/// same time. Returns the exit status and the output of rank 0.
 pub fn on_ranks(
     count: u32,
     place: &Place,
@@ -55,7 +55,7 @@ pub fn on_ranks(
     (ended.remove(0), text)
 }
 
-/// Runs a command on several ranks like [`on_ranks`]. Returns the exit status of each rank.
+/// Like [`on_ranks`], but returns the exit status of each rank.
 fn on_all_ranks(
     count: u32,
     place: &Place,
@@ -86,12 +86,12 @@ fn on_all_ranks(
     (ended, fs::read_to_string(output.path()).unwrap())
 }
 
-/// Opens a file for appending, so that two streams do not overwrite each other.
+/// Opens a file for appending, so that several writers do not overwrite each other.
 fn append(path: &Path) -> File {
     File::options().append(true).open(path).unwrap()
 }
 
-/// Parses the only document that rank 0 printed with `--json --quiet`.
+/// Parses the JSON document that rank 0 printed.
 #[track_caller]
 fn document(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
@@ -121,7 +121,7 @@ fn ranks_that_share_a_file_write_each_block_of_it_once() {
         );
         let (ended, text) = on_ranks(4, &place, &words, |_, _| {}, || {});
         assert!([0, 5].contains(&ended.code), "{files}: {ended:?}: {text}");
-        // The ranks must write all blocks of the file, and in total no more than the size of the
+        // Each of the four ranks must write 2 MiB, and together they must write every block of the
         // file.
         is_sum_of_its_ranks(&document(&text), 2 << 20);
         let written = fs::read(place.path("data")).unwrap();
@@ -226,7 +226,7 @@ fn a_survey_of_ranks_measures_all_of_them_and_only_rank_0_writes() {
     let ranks = findings.iter().find(|finding| finding["id"] == "ranks").unwrap();
     assert!(ranks["text"].as_str().unwrap().starts_with("3 ranks on 1 host"), "{ranks}");
     assert!(stored_trials_are_sums(&place, 3) > 0, "{text}");
-    // Each rank writes its test file, and all ranks together write no more than `--max-write`.
+    // Each rank writes its own test file. In total, no more than `--max-write` may be written.
     let written = whole(&document["written_bytes"]);
     assert!(((24 << 20)..=(300 << 20)).contains(&written), "{written}");
     place.is_tidy();
@@ -258,7 +258,7 @@ fn competing_streams_are_those_of_all_ranks() {
         "study competing . --mpi --quick --size 16m --runtime 0.2 --trials 2 --json --quiet";
     let (ended, text) = on_all_ranks(2, &place, words, |_, _| {}, || {});
     assert!([0, 5].contains(&ended[0].code) && ended[1].code == 0, "{ended:?}: {text}");
-    // Each of the three streams has two trials in which it runs alone.
+    // Two trials of each of the three streams alone are stored. Trials of several streams are not.
     assert_eq!(stored_trials_are_sums(&place, 2), 6);
     let document = document(&text);
     let readings = list(&document["studies"][0]["readings"]);
@@ -315,8 +315,8 @@ fn a_wrong_command_line_is_reported_by_one_rank_only() {
     };
     let rank =
         |rank, local| [("OMPI_COMM_WORLD_RANK", rank), ("OMPI_COMM_WORLD_LOCAL_RANK", local)];
-    // A wrong flag fails on all ranks, so only rank 0 reports it. A missing plan file or job file
-    // fails on the ranks of one host, so the first rank of this host reports it.
+    // A wrong flag fails on all ranks, so only rank 0 reports it. Other errors may occur on one
+    // host only (for example a missing plan file), so the first rank of each host reports them.
     for words in ["run . --mpi --depht 4", "run . --mpi --rw sideways"] {
         assert!(!says(words, &rank("0", "0")).is_empty(), "{words}");
         assert_eq!(says(words, &rank("2", "0")), "", "{words}");

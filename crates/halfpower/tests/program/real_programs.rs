@@ -1,5 +1,5 @@
-//! Watches real programs. The watch must report the behaviour that the documentation of these
-//! programs describes. If a program is not installed, its test is skipped.
+//! Runs real programs under `halfpower watch`, which must report the behaviour that their
+//! documentation describes. If a program is not installed, its test is skipped.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -13,7 +13,7 @@ use crate::watch::watching;
 /// Number of files in the test tree.
 const TREE_FILES: u64 = 60;
 
-/// Checks that programs can be watched and that these programs are installed.
+/// Checks that `halfpower watch` works here and that these programs are installed.
 fn programs(names: &[&str]) -> Result<(), String> {
     watching()?;
     let is_missing = |name: &&&str| {
@@ -39,7 +39,7 @@ fn tree(place: &Place) -> u64 {
     total
 }
 
-/// Watches a shell command. Returns the document of the watch.
+/// Runs a shell command under `halfpower watch` and returns the document.
 #[track_caller]
 fn watched(place: &Place, command: &str) -> Value {
     fs::write(place.path("script"), command).unwrap();
@@ -49,18 +49,19 @@ fn watched(place: &Place, command: &str) -> Value {
     document
 }
 
-/// Returns the files whose name contains a text.
+/// Returns the files whose name contains `part`.
 fn files<'a>(document: &'a Value, part: &'a str) -> Vec<&'a Value> {
     let all = list(&document["files"]).iter();
     all.filter(|file| text(&file["name"]).contains(part)).collect()
 }
 
-/// Returns the files with reads whose name contains a text.
+/// Returns the files that were read and whose name contains `part`.
 fn with_reads<'a>(document: &'a Value, part: &'a str) -> Vec<&'a Value> {
     files(document, part).into_iter().filter(|file| !file["reads"].is_null()).collect()
 }
 
-/// Returns the total over these files of a field of the reads or writes, such as `count`.
+/// Returns the sum of a field over the reads or writes of these files. The field is for example
+/// `count`.
 fn total(files: &[&Value], direction: &str, field: &str) -> u64 {
     files.iter().filter_map(|file| file[direction][field].as_u64()).sum()
 }
@@ -69,7 +70,7 @@ fn flushes(files: &[&Value]) -> u64 {
     files.iter().map(|file| whole(&file["flushes"])).sum()
 }
 
-/// Returns the request sizes of these files.
+/// Returns the request sizes of the reads or writes of these files (bytes).
 fn sizes(files: &[&Value], direction: &str) -> Vec<u64> {
     let of = files.iter().filter(|file| !file[direction].is_null());
     let sizes = of.flat_map(|file| list(&file[direction]["sizes"]));
@@ -87,8 +88,7 @@ fn dd_reads_and_writes_blocks_of_512_bytes_unless_told_otherwise() {
     or_skip!(programs(&["dd"]));
     let place = Place::new();
     place.file("data", 64 << 10);
-    // This is documented in dd(1): bs=BYTES, "read and write up to BYTES bytes at a time (default:
-    // 512)".
+    // dd(1): bs=BYTES, "read and write up to BYTES bytes at a time (default: 512)".
     let document = watched(&place, "dd if=data of=copy 2> /dev/null");
     let copy = files(&document, "/copy");
     assert_eq!((sizes(&copy, "writes"), total(&copy, "writes", "count")), (vec![512], 128));
@@ -116,12 +116,12 @@ fn cp_copies_within_the_kernel_or_in_large_blocks() {
     let document = watched(&place, "cp data copy");
     let copy = files(&document, "/copy");
     assert_eq!(total(&copy, "writes", "moved_bytes"), 3 << 20);
-    // cp uses copy_file_range(2) if this system call is available. Otherwise, and before coreutils
-    // 9.0, cp uses blocks of at least 128 KiB (NEWS of coreutils 9.0).
+    // Since coreutils 9.0, cp uses copy_file_range(2) if it is available. Otherwise cp copies in
+    // blocks of at least 128 KiB (NEWS of coreutils 9.0).
     let is_in_kernel = calls(&document, "write").contains(&"copy_file_range");
     let is_large = sizes(&copy, "writes").iter().all(|bytes| *bytes >= 128 << 10);
     assert!(is_in_kernel || is_large, "{document:#}");
-    // The file is read once. A call of copy_file_range(2) counts as one request.
+    // The requests do not overlap. A call of copy_file_range(2) counts as one request.
     assert!(document["mean_depth"].as_f64().unwrap() < 1.01, "{document:#}");
 }
 
@@ -142,7 +142,7 @@ fn rsync_writes_temporary_files_beside_their_destination() {
     or_skip!(programs(&["rsync"]));
     let place = Place::new();
     let bytes = tree(&place);
-    // By default, rsync creates a new copy of the file and renames it (rsync(1), `--inplace`).
+    // By default, rsync writes a new file and renames it (rsync(1), `--inplace`).
     let document = watched(&place, "rsync -a tree/ copy/");
     let written = files(&document, "/copy/");
     assert_eq!(total(&written, "writes", "moved_bytes"), bytes);
@@ -160,9 +160,8 @@ fn git_makes_a_received_pack_durable_and_the_work_tree_not() {
     let commit = "cd tree; git init -q .; git add .; \
                   git -c user.name=a -c user.email=a@b -c gc.auto=0 commit -qm all";
     assert!(place.command_of("sh").args(["-c", commit]).status().unwrap().success());
-    // By default git flushes packs, because they are committed objects (git-config(1), core.fsync).
-    // The option --no-local makes git transfer a pack, and fetch.unpackLimit=1 makes git store the
-    // pack without unpacking it.
+    // By default, git flushes packs (git-config(1), core.fsync). --no-local makes git transfer a
+    // pack, and fetch.unpackLimit=1 makes git keep the pack instead of unpacking it.
     let clone = "git -c fetch.unpackLimit=1 -c transfer.unpackLimit=1 clone -q --no-local tree new";
     let document = watched(&place, clone);
     let pack = files(&document, "/objects/pack/");
@@ -187,24 +186,24 @@ fn sqlite_flushes_four_times_for_a_transaction_and_once_with_a_write_ahead_log()
     const ROWS: u64 = 50;
     fs::write(place.path("delete.sql"), inserts("delete", ROWS)).unwrap();
     fs::write(place.path("wal.sql"), inserts("wal", ROWS)).unwrap();
-    // SQLite flushes the journal, then the header of the journal, then the database. It also
-    // flushes the directory once, so that the name of the new journal is durable
+    // For each transaction, SQLite flushes the journal, the header of the journal, and the
+    // database. It also flushes the directory once, so that the name of the new journal is durable
     // (sqlite.org/atomiccommit.html, 3.7 and 3.10).
     let document = watched(&place, "sqlite3 a.db < delete.sql");
     let count = |part| flushes(&files(&document, part));
-    // Creating the table is also a transaction.
+    // There are 51 transactions: one creates the table, and 50 insert rows.
     assert_eq!((count("/a.db-journal"), count("/a.db") - count("/a.db-journal")), (102, 51));
     let folder = place.path("").canonicalize().unwrap();
     let folder = folder.to_str().unwrap();
     let of_folder = list(&document["files"]).iter();
     let of_folder = of_folder.filter(|file| text(&file["name"]).trim_end_matches('/') == folder);
     assert_eq!(flushes(&of_folder.collect::<Vec<_>>()), 51);
-    // With synchronous=FULL, SQLite flushes the log after each transaction (sqlite.org/wal.html,
-    // 2.3).
+    // With synchronous=FULL, SQLite flushes the write-ahead log after each transaction
+    // (sqlite.org/wal.html, 2.3).
     let document = watched(&place, "sqlite3 b.db < wal.sql");
     let log = flushes(&files(&document, "/b.db-wal"));
     assert!((51..=54).contains(&log), "{log}");
-    // With synchronous=NORMAL, SQLite flushes the log only before a checkpoint.
+    // With synchronous=NORMAL, SQLite flushes the write-ahead log only before a checkpoint.
     let sql = inserts("wal", ROWS);
     fs::write(place.path("normal.sql"), format!("pragma synchronous=normal;\n{sql}")).unwrap();
     let document = watched(&place, "sqlite3 c.db < normal.sql");
@@ -221,7 +220,8 @@ fn rocksdb_flushes_its_log_after_each_write_if_told_to() {
              --threads=1 --db=db{sync} --sync={sync} > /dev/null 2>&1"
         )
     };
-    // RocksDB flushes the log before the write returns (WriteOptions::sync in rocksdb/options.h).
+    // With sync=1, RocksDB flushes the log before a write returns (WriteOptions::sync in
+    // rocksdb/options.h).
     let document = watched(&place, &bench(1));
     let log: Vec<&Value> = files(&document, "/db1/")
         .into_iter()
@@ -275,7 +275,6 @@ impl<'a> Postgres<'a> {
         self.place.path("pg").display().to_string()
     }
 
-    /// Returns the PID of the server.
     fn server(&self) -> u32 {
         let file = fs::read_to_string(self.place.path("pg/d/postmaster.pid")).unwrap();
         file.lines().next().unwrap().parse().unwrap()
@@ -304,8 +303,8 @@ fn postgresql_flushes_its_log_at_each_commit_and_moves_pages_of_8_kib() {
     watch.until("the watch has begun", || fs::read_dir(place.path("")).unwrap().any(is_partial));
     let mut bench = Command::new("runuser");
     let folder = postgres.folder();
-    // With -C, each transaction has a separate session. The server process of a session starts
-    // during the watch.
+    // With -C, pgbench opens a new session for each transaction, so the server processes of the
+    // sessions start during the watch.
     bench
         .args(["-u", "postgres", "--", "pgbench", "-h", &folder, "-n", "-C", "-t", "100", "bench"]);
     let output = bench.current_dir(place.path("pg")).output().unwrap();
@@ -313,7 +312,7 @@ fn postgresql_flushes_its_log_at_each_commit_and_moves_pages_of_8_kib() {
     watch.signal("INT");
     let document = watch.ended().json();
     // At commit, PostgreSQL writes the log in pages of 8 KiB (wal_block_size) and flushes it with
-    // fdatasync (wal_sync_method on Linux). This is documented in the manual, 30.5.
+    // fdatasync (wal_sync_method on Linux). See the manual, 30.5.
     let log = files(&document, "/pg_wal/");
     assert!(flushes(&log) >= 80, "{log:#?}");
     assert!(sizes(&log, "writes").iter().all(|bytes| bytes % 8192 == 0), "{log:#?}");
@@ -330,6 +329,6 @@ fn postgresql_flushes_its_log_at_each_commit_and_moves_pages_of_8_kib() {
     assert!(table_sizes.iter().all(|bytes| bytes % 8192 == 0), "{table:#?}");
     drop(postgres);
     let command_line = format!("/proc/{server}/cmdline");
-    // A process that has ended but was not waited for has an empty command line.
+    // The command line of a zombie process is empty.
     wait_until("the server has ended", || !fs::read(&command_line).is_ok_and(|c| !c.is_empty()));
 }

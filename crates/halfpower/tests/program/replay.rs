@@ -1,5 +1,5 @@
-//! Tests the replay of traces on files and in simulated systems, and what-if questions about
-//! traces. The traces are CSV files with known requests.
+//! Tests `replay` on files and in simulated systems, and `whatif` with traces. The traces are CSV
+//! files with known requests.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,8 +14,8 @@ use crate::watch::{LOADS, Load, watching};
 /// Column names of the traces.
 const COLUMNS: &str = "start_ns,latency_ns,thread,call,operation,file,offset,bytes,direct\n";
 
-/// Writes a trace. `requests` has the thread, operation, offset and length of each request. Each
-/// request takes 100 us, and after each request the program computes for 20 us.
+/// Writes a trace with the thread, operation, offset and length of each request. Each request takes
+/// 100 us. After each request, the traced program computes for 20 us.
 fn trace(place: &Place, name: &str, requests: &[(u32, &str, u64, u64)]) {
     let mut lines = COLUMNS.to_owned();
     for (at, (thread, operation, offset, bytes)) in requests.iter().enumerate() {
@@ -70,7 +70,7 @@ fn every_request_of_a_trace_is_issued_again_and_the_result_is_a_run() {
     let replay = &document["workload"]["settings"]["replay"];
     assert_eq!((text(&replay["trace"]), whole(&replay["requests"])), ("t.csv", 3));
     assert_eq!(text(&document["workload"]["rw"]), "replay");
-    // The buffers of a replay are on ordinary pages, like the buffers of most programs.
+    // A replay uses ordinary pages for its buffers, like most programs.
     assert_eq!(text(&document["workload"]["settings"]["buffer_pages"]), "4k");
     // The replay has one worker for each thread of the traced program.
     assert_eq!(whole(&document["workload"]["threads"]), 2);
@@ -90,7 +90,7 @@ fn a_replay_in_a_simulated_system_gives_the_same_bits_each_time() {
     assert_eq!((&one["summary"], elapsed_of(&one)), (&two["summary"], elapsed_of(&two)));
     assert_eq!(requests(&one, "read"), 300);
     let elapsed = |line: &str| elapsed_of(&place.document(line));
-    // The program computes 299 times for 20 us, between its 300 requests.
+    // The program computes for 20 us in each of the 299 gaps between its 300 requests.
     let (kept, dropped) = (elapsed(line), elapsed(&format!("{line} --fast")));
     assert_eq!(kept - dropped, 299 * 20_000);
     assert_eq!(elapsed(&format!("{line} --speed 2")) - dropped, 299 * 10_000);
@@ -106,8 +106,7 @@ fn a_trace_that_does_not_fit_is_refused_with_the_remedy() {
     ended.says("small", "--fold");
     let folded = place.document("replay t.csv small --no-store --fold --direct=0 --trials 1");
     assert_eq!(requests(&folded, "read"), 30);
-    // Most requests fit into the given size. The requests beyond this size must not be moved
-    // silently to smaller offsets.
+    // Some requests are beyond the given size. They must not be moved silently to smaller offsets.
     let short = place.cannot("replay t.csv . --no-store --size 1m --direct=0").with_code(2);
     short.says("the trace needs", "--fold, or a larger --size");
     place
@@ -151,13 +150,14 @@ fn what_if_predicts_another_habit_of_the_program() {
     let place = Place::new();
     log_with_flushes(&place, "log.csv", 200);
     let ratio = |line: &str| real(&place.document(&format!("whatif {line}"))["ratio"]);
-    // A rotating disk needs a revolution for each flushed write.
+    // With the write cache off, each flushed write takes a revolution of the disk, so rarer flushes
+    // are faster.
     let rarer = ratio("sata-hdd-7200 --trace log.csv --given write_cache=off --flush-every 20");
     assert!(rarer > 1.0, "{rarer}");
     reads(&place, "reads.csv", 200);
     let deeper = ratio("nvme-gen4 --trace reads.csv --fast --iodepth-to 16");
     assert!(deeper > 4.0, "{deeper}");
-    // The page cache holds the data that the program reads repeatedly.
+    // `--buffered --cache 2g` must have the same effect as these settings.
     let set = ratio("nvme-gen4 --trace reads.csv --set caching=buffered,host.cache.size=2");
     assert_eq!(ratio("nvme-gen4 --trace reads.csv --buffered --cache 2g"), set);
     place.halfpower("whatif nvme-gen4 --trace reads.csv --buffered --direct").with_code(2);
@@ -177,7 +177,7 @@ fn a_trace_is_replayed_on_a_reference_device() {
     let document = place.document(line);
     assert_eq!(requests(&document, "read"), 12);
     assert_eq!(text(&document["workload"]["ioengine"]), "delay");
-    // The requests are issued one at a time, and no request may be faster than the device.
+    // The requests are issued one at a time, and each takes 2 ms on the device.
     assert!(elapsed_of(&document) >= 12 * 2_000_000, "{document:#}");
     place.cannot("replay t.csv . --mpi").with_code(2);
 }
@@ -232,7 +232,7 @@ fn twelve_known_loads_are_replayed_as_the_program_ran() {
     println!("{met} of {} within 10% of the time and 15% of the latencies", LOADS.len());
 }
 
-/// Returns the changes that `whatif` must predict for a load with these fio flags.
+/// Returns the flags of `whatif` whose effects are predicted for a load with these fio flags.
 fn changes(flags: &str) -> Vec<&'static str> {
     let mut changes = vec!["--iodepth-to 8"];
     match flags {
@@ -263,7 +263,7 @@ fn effects_of_changes_are_predicted_on_a_device_whose_parameters_only_its_measur
     let only = format!("--file {}", place.path("mounted").display());
     let (mut met, mut all) = (0, 0);
     for Load { name, flags } in LOADS {
-        // All loads use this one file instead of several files.
+        // All loads use this one file, so the options for several files are removed.
         let flags = flags.replace("--nrfiles=4 --filesize=2m", "").replace("--number_ios=300", "");
         let load = format!(
             "fio --name=a --bs=8k --size=16m --filename=mounted/device --number_ios=400 {flags} \
@@ -279,7 +279,7 @@ fn effects_of_changes_are_predicted_on_a_device_whose_parameters_only_its_measur
             real(&replayed["summary"]["throughput_bytes_per_s"]["median"])
         };
         for change in changes(&flags) {
-            // The file is on FUSE, where the page cache is not used.
+            // The file is on FUSE without the page cache.
             let line = format!("whatif ./dev.toml --trace t.parquet {only} --given caching=direct");
             let predicted = real(&place.document(&format!("{line} {change}"))["ratio"]);
             let measured =
@@ -293,7 +293,6 @@ fn effects_of_changes_are_predicted_on_a_device_whose_parameters_only_its_measur
         }
     }
     println!("{met} of {all} effects within 15%");
-    // Some effects may be missed, because the device responds in real time and the machine may be
-    // busy.
+    // The device responds in real time, so some effects may be missed on a busy machine.
     assert!(met * 4 >= all * 3);
 }

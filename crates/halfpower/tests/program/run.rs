@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::fixture::{KIB, MIB, Place, about, damage, list, noise, or_skip, real, whole};
 
-/// Flags for one trial of a tenth of a second, which is enough for everything except statistics.
+/// Flags for one trial of 0.1 s. Only tests of statistics need more.
 const BRIEFLY: &str = "--runtime 0.1 --trials 1 --no-store";
 
 fn trials(document: &Value) -> &[Value] {
@@ -82,7 +82,7 @@ fn the_null_engine_touches_no_target_even_if_one_is_named() {
     assert!(place.snapshot() == before);
 }
 
-// ---- the bytes moved
+// ---- number of bytes moved
 
 #[test]
 fn a_run_bounded_by_size_moves_exactly_that_size_with_every_engine_kind() {
@@ -407,8 +407,8 @@ fn verified_writes_that_leave_blocks_unwritten_are_judged_by_those_that_they_wro
 fn a_write_lost_where_time_ends_the_run_is_found() {
     let place = Place::new();
     for flags in ["--rw write", "--rw randwrite --iodepth 4"] {
-        // The file is so large that no block is written twice. A second write to the same block
-        // would hide the lost write.
+        // The file is so large that no block is written twice, because a second write would hide
+        // the lost write.
         let line = format!("run . {flags} --size 256m --runtime 0.3 --verify --no-store");
         let ended = place.halfpower(&format!("{line} --trials 1 --inject write-lose@2"));
         ended.with_code(4).says("verification failed", "offset");
@@ -475,7 +475,7 @@ fn everything_works_without_rights() {
     place.is_tidy();
 }
 
-// ---- regressions found by reviews
+// ---- bugs that reviews found
 
 #[test]
 fn the_time_in_which_nothing_was_due_belongs_to_an_open_loop() {
@@ -520,7 +520,8 @@ fn targets_on_one_device_share_its_counters() {
     place.file("one", 4 * MIB);
     place.file("two", 4 * MIB);
     let line = "run one two --bs 64k --size 4m --trials 1 --no-store";
-    // Reads of other programs at the same time are also counted, so several tries may be necessary.
+    // Other programs may read from the device at the same time, so several attempts may be
+    // necessary.
     let are_shared = (0..10).any(|_| {
         let document = place.document(line);
         let trial = &document["trials"][0];

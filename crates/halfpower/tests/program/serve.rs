@@ -1,6 +1,6 @@
-//! Tests `halfpower serve` and `report --all`: the pages of a database, and hostile clients. After
-//! every hostile request, the server must still respond, its memory must be bounded, and it must
-//! have read nothing outside the database and written nothing.
+//! Tests `halfpower serve` and `report --all`, also with hostile clients. After every hostile
+//! request, the server must still respond, and its memory use must be bounded. It must not read any
+//! file except the database, and must not write anything.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -16,15 +16,14 @@ use crate::fixture::{Place, Running, list, or_skip, pause, text, wait_until, who
 
 /// A label that tries SQL and HTML injection.
 const HOSTILE: &str = "';DROP/**/TABLE/**/run;--<script>alert(1)</script>";
-/// Maximum increase of the server's peak memory after its first page (KiB). The server caches up to
-/// 24 MiB of finished pages, and the headers of 64 connections take 1 MiB. The limit is more than
-/// twice the sum of both.
+/// Maximum increase of the server's peak memory after its first page (KiB). The limit is more than
+/// twice the expected 25 MiB: 24 MiB of cached pages, and 1 MiB of headers of 64 connections.
 const MEMORY_KIB_MAX: u64 = 64 << 10;
-/// Maximum number of files that the server has open besides its connections.
+/// Maximum number of open files of the server, without its connections.
 const OPEN_FILES: usize = 24;
 /// Maximum number of connections that the server accepts at the same time.
 const CONNECTIONS: usize = 64;
-/// Maximum time to wait for data of a response.
+/// Maximum time to wait for a response.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 struct Site {
@@ -108,17 +107,17 @@ impl Site {
         Answer::of(&bytes).unwrap_or_else(|| panic!("no answer to {request}: {}", shown()))
     }
 
-    /// Returns the header with the token.
+    /// Returns the authorization header with the access token.
     fn key(&self) -> String {
         format!("Authorization: Bearer {}\r\n", self.token)
     }
 
-    /// Requests a page with the token.
+    /// Requests a page with the access token.
     fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, &self.key())
     }
 
-    /// Asserts that the server still shows its pages.
+    /// Asserts that the server still responds.
     #[track_caller]
     fn answers(&self, after: &str) {
         let answer = self.get("/");
@@ -126,7 +125,7 @@ impl Site {
         assert!(answer.body.contains("/run/2"), "after {after}");
     }
 
-    /// Returns a memory field of the server's file /proc/PID/status (KiB).
+    /// Returns a field of the server's /proc/PID/status (KiB). The name is for example `VmRSS`.
     fn memory_kib(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.running.child.id());
         let status = fs::read_to_string(path).unwrap();
@@ -140,9 +139,8 @@ impl Site {
     }
 }
 
-/// Sends bytes and reads until the other side closes the connection. A server that refuses a
-/// request early may reset the connection while the rest is being sent. The bytes that were
-/// received until then are returned.
+/// Sends bytes and returns the bytes that are received until the connection is closed or reset. A
+/// server that refuses a request may reset the connection before it has received the whole request.
 fn exchange(mut stream: TcpStream, bytes: &[u8]) -> Vec<u8> {
     let mut other = stream.try_clone().unwrap();
     let bytes = bytes.to_vec();
@@ -347,8 +345,7 @@ fn slow_and_silent_clients_are_cut_off_and_keep_nobody_out() {
     let site = Site::start(&place);
     site.answers("its start");
     let memory = site.memory_kib("VmRSS");
-    // These clients send nothing, and there are more of them than the server accepts at the same
-    // time.
+    // There are more silent clients than the server accepts at the same time.
     let silent: Vec<TcpStream> = (0..400).map(|_| site.connect()).collect();
     site.answers("silent clients");
     // This client sends requests with the right token and reads no response.
@@ -375,7 +372,7 @@ fn slow_and_silent_clients_are_cut_off_and_keep_nobody_out() {
     site.answers("slow clients");
     let rise = site.memory_kib("VmHWM").saturating_sub(memory);
     assert!(rise < MEMORY_KIB_MAX, "the memory rose by {rise} KiB");
-    // The server ends at once, although clients are connected.
+    // The server must end at once, although clients are connected.
     site.running.signal("INT");
     site.running.ended().with_code(0);
     drop(deaf);

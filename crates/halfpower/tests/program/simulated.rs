@@ -1,5 +1,5 @@
-//! Tests `run` and `sweep` on simulated systems, and `halfpower simulate`. All of them simulate in
-//! virtual time, and the same workload must always give bit-identical results.
+//! Tests `run`, `sweep` and `simulate` on simulated systems. They run in virtual time, so the same
+//! workload must always give bit-identical results.
 
 use ioengine::{Clock, Monotonic};
 use serde_json::Value;
@@ -78,8 +78,7 @@ fn simulate_says_what_run_says_and_where_the_time_went() {
 
 #[test]
 fn every_command_names_the_same_bottleneck() {
-    // According to the second paper, PCI limits the throughput and the bus of the disks waits for
-    // PCI.
+    // In the second paper, PCI limits the throughput, and the bus of the disks waits for PCI.
     let place = Place::new();
     let four = "--set disks=4 --set volume=stripe";
     let flags = "--bs 64k --iodepth 8";
@@ -248,8 +247,8 @@ fn a_survey_of_a_simulated_disk_says_what_the_paper_said_of_it() {
     assert_eq!(document["target"]["kind"], "simulated");
     let points = list(&document["points"]);
     assert!(points.len() > 20);
-    // The rate of buffered writes drops when the cache is full, as on a real machine, so buffered
-    // writes are not checked.
+    // The rate of buffered writes drops when the cache is full, as on a real machine. Their
+    // verdicts are therefore not checked.
     let steady = |p: &&Value| p["workload"]["rw"] == "read" || p["workload"]["caching"] == "direct";
     for point in points.iter().filter(steady) {
         assert_eq!(point["verdict"]["state"], "valid", "{point}");
@@ -267,7 +266,7 @@ fn a_survey_of_a_simulated_system_ends_when_all_is_settled() {
     let place = Place::new();
     let clock = Monotonic::new();
     let start_ns = clock.now_ns();
-    // `--max-write` does not apply to simulated writes.
+    // `--max-write` does not limit simulated writes.
     let document = place.document("survey sim:cloud-gp-volume --max-write 16m");
     let took_ns = clock.now_ns() - start_ns;
     assert!(took_ns < 60_000_000_000, "the survey used its 90 s budget: {took_ns} ns");
@@ -329,7 +328,7 @@ fn the_help_of_simulate_offers_what_a_simulated_system_can_do() {
 #[test]
 fn an_interrupted_simulation_keeps_what_it_has() {
     let place = Place::new();
-    // The run would take weeks of virtual time, so it does not end before the interrupt.
+    // The run would take weeks of virtual time, so it cannot end before the interrupt.
     let flags = "--rw read --bs 2k --runtime 2000000 --trials 1";
     let mut running = place.start(&format!("run {ULTRA} {flags}"));
     running.until_it_says("time is virtual");

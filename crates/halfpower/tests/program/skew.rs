@@ -1,5 +1,5 @@
-//! Tests uneven loads: hot blocks, random request sizes, a stream that threads share, and pauses.
-//! Also tests the request log, which shows these properties.
+//! Tests uneven loads: hot blocks, random request sizes, a stream of requests that threads share,
+//! and pauses. Also tests that the request log shows these loads.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -41,7 +41,7 @@ fn log_of(place: &Place) -> Vec<Line> {
     lines.map(line).collect()
 }
 
-/// Command line that reads 4 KiB blocks with the engine null, so that no device limits the rate.
+/// Reads 4 KiB blocks with the engine null, so that no device limits the rate.
 const NULL: &str = "run --ioengine null --bs 4k --size 256m --trials 1 --no-store --log log.csv";
 /// Number of 4 KiB blocks in the region.
 const BLOCKS: u64 = 64 * KIB;
@@ -124,8 +124,8 @@ fn interlocked_threads_are_one_sequential_stream_here_and_in_a_simulated_system(
         threads.dedup();
         assert_eq!(threads, [0, 1, 2, 3]);
         if target != "data" {
-            // Each thread takes the next request of the shared stream, so the order of requests
-            // hardly differs from the order of offsets.
+            // The threads share one stream of requests, so requests are issued almost in the order
+            // of their offsets.
             lines.sort_by_key(|line| line.submit_ns);
             let far = |(nth, line): (usize, &Line)| (line.offset / (64 * KIB)).abs_diff(nth as u64);
             let farthest = lines.iter().enumerate().map(far).max().unwrap();
@@ -185,13 +185,13 @@ fn what_does_not_go_together_is_refused_with_the_remedy() {
         ("--random-distribution zipf:1.2", "randread"),
         ("--rw randread --random-distribution zipf:0", "zipf:1.2"),
         ("--rw randread --random-distribution pareto:1", "pareto:0.2"),
-        ("--rw randread --random-distribution zoned:60/10", "make both add up to 100"),
+        ("--rw randread --random-distribution zoned:60/10", "make each sum 100"),
         ("--rw randread --placement interlocked", "--rw read"),
         ("--stride 64k --placement interlocked", "without --stride"),
         ("--thinktime-blocks 2", "--thinktime 100us"),
         ("--thinktime 1ms --thinktime-blocks 0", "1 or more"),
         ("--thinktime 1ms --rate-iops 100", "drop --thinktime or --rate-iops"),
-        ("--log data", "specify another --log"),
+        ("--log data", "specify another file with --log"),
         ("--log none/log.csv", "create it first"),
     ] {
         let ended = place.cannot(&format!("run data {flags} --quiet --no-store"));

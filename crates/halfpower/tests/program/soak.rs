@@ -1,5 +1,5 @@
-//! Tests `soak`: a command runs undisturbed, ends with its own exit code, and its CPU cost gets a
-//! lower and an upper bound.
+//! Tests `soak`: it must not disturb the command, must end with the exit code of the command, and
+//! must give a lower and an upper bound of its CPU cost.
 //!
 //! Other programs also run on the machine, so the tests compare costs with wide margins and repeat
 //! failed attempts.
@@ -18,11 +18,11 @@ const BUSY: &str = "timeout 1 sh -c 'while :; do :; done'; true";
 /// Maximum number of attempts, including those on a busy machine.
 const MOMENTS: u32 = 12;
 
-/// Number of failed attempts on a quiet machine after which a test fails. Several attempts may
-/// fail, because a program that runs only in the middle of an attempt is not noticed.
+/// Number of failed attempts on a quiet machine after which a test fails. Single attempts may fail,
+/// because a program that runs only in the middle of an attempt is not noticed.
 const QUIET_MOMENTS: usize = 6;
 
-/// Runs `soak` on a shell script. Waits while another program uses the soaker.
+/// Runs a shell script under `soak`. Tries again while another soaker is running.
 fn soaked(script: &str) -> Result<Value, String> {
     let place = Place::new();
     loop {
@@ -38,8 +38,8 @@ fn soaked(script: &str) -> Result<Value, String> {
     }
 }
 
-/// Repeats a check until it succeeds. Panics if all attempts on a quiet machine fail. Returns an
-/// error if there is no soaker or if the machine is always busy.
+/// Repeats a check until it succeeds. Panics after too many failures on a quiet machine. Returns an
+/// error if `soak` cannot measure here, or if the machine is always busy.
 fn in_some_attempt(script: &str, check: impl Fn(&Value) -> bool) -> Result<(), String> {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -49,8 +49,8 @@ fn in_some_attempt(script: &str, check: impl Fn(&Value) -> bool) -> Result<(), S
         let background = &document["background_cpus"];
         let (before, after) = (real(&background["before"]), real(&background["after"]));
         let cpus = real(&document["cpus"]);
-        // The upper bound includes programs that started or ended during the attempt, so such an
-        // attempt does not count.
+        // Programs that start or end during the attempt count towards the upper bound, so the
+        // attempt is discarded.
         if before.max(after) > 0.6 * cpus || (before - after).abs() > 0.15 * cpus {
             continue;
         }

@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use crate::fixture::{KIB, MIB, Place, damage, list, noise, text, whole};
 
-/// Returns the exact output of `halfpower LINE`.
+/// Returns the output of `halfpower LINE` as bytes.
 fn printed(place: &Place, line: &str) -> Vec<u8> {
     let output = place.command(line).output().unwrap();
     assert!(output.status.success(), "{line}: {}", String::from_utf8_lossy(&output.stderr));
@@ -100,8 +100,8 @@ fn cat_does_not_read_what_it_writes() {
 
 #[test]
 fn checksums_are_those_of_blake3() {
-    // Each of these published test vectors has the length of an input and its checksum. The bytes
-    // of the input are 0, 1, 2 ... 250, 0, 1 ...
+    // Published test vectors: the length of an input (bytes) and its checksum. The input repeats
+    // the bytes 0 to 250.
     let vectors = [
         (0, "af1349b9f5f9a1a6a0404dea36dcc9499bcb25c9adc112b7cc9a93cae41f3262"),
         (1, "2d3adedff11b61f14c886e35afa036736dcd87a74d27b5c1510225d0f592e213"),
@@ -170,7 +170,7 @@ fn a_file_that_holds_no_checksums_is_refused_with_its_line() {
     let place = Place::new();
     fs::write(place.path("SUMS"), "\nhello\n").unwrap();
     fs::write(place.path("empty"), "").unwrap();
-    place.cannot("checksum --check SUMS").with_code(1).says("SUMS:2: ", "create the file with");
+    place.cannot("checksum --check SUMS").with_code(1).says("SUMS:2: ", "create it with");
     place.cannot("checksum --check empty").with_code(1).says("no checksum", "nothing was compared");
     place.cannot("checksum --check gone").with_code(1).says("reading gone", "a checksum file");
 }

@@ -1,6 +1,6 @@
-//! Tests `halfpower study` and plans of studies: which points are measured or left out, and which
-//! results are concluded, stored and shown. Simulated systems give exact results. On this host,
-//! results are only compared with each other.
+//! Tests `halfpower study` and plans of studies: the points that are measured or left out, and the
+//! results that are concluded, stored and shown. Results of simulated systems are exact. Results of
+//! this host are only compared with each other.
 
 use serde_json::Value;
 
@@ -20,13 +20,13 @@ fn verdict<'a>(study: &'a Value, id: &str) -> &'a Value {
 #[test]
 fn the_papers_claims_about_depth_hold_on_the_papers_machine() {
     let place = Place::new();
-    // The paper measured depth on the Fast-Wide disk (Figure 6).
+    // Figure 6 of the paper varies the queue depth on the Fast-Wide disk.
     let document = place.document("study depth sim:nt4-fastwide --quick --no-store");
     let depth = study(&document, "depth");
     for id in ["R077", "R078", "R079", "R117"] {
         assert_eq!(verdict(depth, id), "holds", "{id}");
     }
-    // The paper's own figure contradicts the number in its text.
+    // The number in the paper's text contradicts the paper's own figure.
     assert_eq!(verdict(depth, "R080"), "does-not-hold");
     let document = place.document(&format!("study depth {ULTRA} --quick --no-store"));
     assert_eq!(verdict(study(&document, "depth"), "R077"), "cannot-be-tried");
@@ -114,7 +114,7 @@ fn the_plan_tells_points_time_and_bytes_before_anything_is_done() {
     let line = "study depth,zones . --quick --size 1m --trials 2 --runtime 0.5 --plan";
     let ended = place.does(line);
     let ended = ended.prints("depth: 60 points, 120 trials in 60 s, at most 60 MiB written");
-    ended.prints("trials that are chosen during the study");
+    ended.prints("chosen during the study");
     assert_eq!(place.listing(), [""; 0]);
 }
 

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::fixture::{MIB, Place, list, or_skip, root, temporary_folder, text};
 use crate::volume::{LoopDevice, Volume};
 
-/// Runs the study on a target, with few and short points.
+/// Runs the study with few, short points.
 fn alignment(target: &Path) -> Value {
     let line = format!(
         "study alignment {} --quick --size 4m --runtime 2ms --trials 1 --no-store",
@@ -30,7 +30,8 @@ fn left_out<'a>(study: &'a Value, part: &str) -> &'a str {
     found.map_or_else(|| panic!("{part} is not left out: {study:#}"), |one| text(&one["reason"]))
 }
 
-/// Creates a file system and checks that the study finds these allocation units.
+/// Creates a file system and checks that the study finds the allocation unit `given` and the unit
+/// of holes `taken`.
 fn units_are(bytes: u64, command: &[&str], given: &str, taken: &str) -> Result<(), String> {
     let volume = Volume::on(LoopDevice::blank(bytes)?, command)?;
     units_on(&volume, command, given, taken);
@@ -39,7 +40,7 @@ fn units_are(bytes: u64, command: &[&str], given: &str, taken: &str) -> Result<(
     Ok(())
 }
 
-/// Checks that the study finds these allocation units on a file system.
+/// Checks that the study finds these units on a mounted file system.
 #[track_caller]
 fn units_on(volume: &Volume, command: &[&str], given: &str, taken: &str) {
     let study = alignment(volume.folder());
@@ -56,7 +57,7 @@ fn the_blocks_of_an_ext4_are_its_allocation_unit() {
     }
 }
 
-/// Creates an ext4 file system with clusters of 64 KiB.
+/// Command that creates an ext4 file system with clusters of 64 KiB.
 const CLUSTERS: [&str; 9] =
     ["mkfs.ext4", "-q", "-F", "-b", "4096", "-O", "bigalloc", "-C", "65536"];
 
@@ -65,8 +66,9 @@ fn the_clusters_of_an_ext4_are_its_allocation_unit_whatever_its_blocks() {
     or_skip!(units_are(64 * MIB, &CLUSTERS, "64 KiB", "64 KiB"));
 }
 
-// In fragmented free space, a file needs more extents. When a file has five extents, ext4 allocates
-// a block for the extent tree, which takes as much space as a punched hole frees.
+// In fragmented free space, a file has more extents. At five extents, ext4 allocates a block for
+// the extent tree. This takes as much space as a punched hole frees, and must not mislead the
+// study.
 #[test]
 fn the_units_of_an_ext4_are_found_where_free_space_is_in_pieces() {
     let device = or_skip!(LoopDevice::blank(128 * MIB));
@@ -120,8 +122,7 @@ fn where_a_partition_begins_is_told_and_nothing_on_it_changes() {
     let study = alignment(Path::new(&partition));
     let found = finding(&study, "partition");
     assert!(found.contains("begins at 8 MiB on its disk"), "{found}");
-    // The study may not write to the partition, and the partition has no room for a test file of
-    // the study.
+    // The study may not write to the partition, and cannot create a test file on it.
     assert!(left_out(&study, "allocation unit").contains("use a directory"));
     assert!(device.content() == vec![0; 64 * MIB as usize], "the device has changed");
 }

@@ -1,5 +1,5 @@
-//! Tests the studies of costs: money, CPU, competing streams, and additional layers. On the
-//! simulated machines of the papers, results are exact in virtual time.
+//! Tests the studies of costs: of money, of CPU time, of competing streams, and of additional
+//! layers. The simulated machines of the papers run in virtual time, so their results are exact.
 
 use serde_json::{Value, json};
 
@@ -64,8 +64,8 @@ fn tables_2_and_10_of_the_second_paper_come_out_of_its_simulated_drives() {
         };
         near("KAPS,", here("kaps"), 0.05);
         near("KAPS per dollar,", 1.0 / here("price-per-kaps"), 0.05);
-        // The paper measured MAPS on the outer tracks. This study spreads its accesses over the
-        // whole drive.
+        // The paper measured MAPS only on the outer tracks. This study reads from the whole drive,
+        // so the limit is wider.
         near("MAPS,", here("maps"), 0.2);
         near("MAPS per dollar,", 1.0 / here("price-per-maps"), 0.2);
     }
@@ -188,7 +188,8 @@ fn the_costs_of_a_simulated_host_are_found_again_in_both_bounds() {
     near(read("fixed", "upper"), 200_000.0);
     near(read("marginal", "upper"), 2_000.0);
     near(read("fixed", "lower"), 150_000.0);
-    // The CPU time of interrupts does not depend on the request size.
+    // Interrupts add CPU time per request, not per byte, so both bounds of the marginal cost are
+    // equal.
     near(read("marginal", "lower"), 2_000.0);
 }
 
@@ -279,7 +280,7 @@ fn streams_that_would_write_to_a_file_that_was_not_named_stay_away() {
     assert!(place.snapshot()[&place.path("data")] == before[&place.path("data")]);
 }
 
-/// Returns the mounts of this machine and the images of its loop devices.
+/// Returns the mounts of this machine and the image files of its loop devices.
 fn layers_of_the_machine() -> String {
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();
     let devices = std::fs::read_dir("/sys/block").unwrap().flatten();
@@ -292,7 +293,6 @@ fn layers_of_the_machine() -> String {
 #[test]
 fn every_layer_over_a_file_is_measured_or_left_out_and_none_stays() {
     let place = Place::new();
-    // The file for the page-cache part has the same size.
     let study = study(&place, "copy-cost . --quick --size 64m --runtime 0.05 --trials 1");
     assert!(!points(&study, "local").is_empty() && !points(&study, "page cache").is_empty());
     for part in ["bind mount", "loop device", "FUSE alone"] {

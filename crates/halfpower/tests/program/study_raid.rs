@@ -35,7 +35,7 @@ fn a_stripe_over_devices_reaches_them_evenly_and_lies_where_the_chunk_says() {
     place.does("run whole --bs 96k --size 12m --verify --rw read --direct=0 --trials 1 --no-store");
 }
 
-/// Runs the study for long enough that metadata commits of btrfs are a small share of the writes.
+/// Runs the study. It is long enough that the metadata writes of btrfs are a small share.
 fn raid(volume: &TwoDevices) -> Value {
     let folder = volume.folder().display().to_string();
     let line = format!("study raid {folder} --quick --size 48m --runtime 0.5 --no-store");

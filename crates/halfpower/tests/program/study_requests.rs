@@ -78,7 +78,8 @@ fn a_simulated_disk_has_accesses_for_each_revolution() {
     assert!(turns.contains("at depth 32 (10025 revolutions per minute)"), "{turns}");
 }
 
-/// Returns the mean number of busy targets out of `disks` targets, at the queue depth `depth`.
+/// Returns the mean number of targets that are busy at the same time, with `disks` targets and the
+/// queue depth `depth`.
 fn busy(study: &Value, disks: &str, depth: &str) -> f64 {
     let is_it = |reading: &&Value| {
         let labels = &reading["labels"];
@@ -119,7 +120,8 @@ fn two_requests_keep_one_and_a_half_of_two_known_devices_busy() {
         place.document("study random truth:fixed=2ms truth:fixed=2ms --quick --no-store");
     let study = only(&document);
     let (two, many) = (busy(study, "2", "2"), busy(study, "2", "16"));
-    // All service times are equal, so the exact values are 1.5 and 2 - 1/16.
+    // All service times are equal. The exact numbers of busy targets are then 1.5 at depth 2, and 2
+    // - 1/16 at depth 16.
     assert!((1.4..=1.65).contains(&two) && many > 1.8, "{two} {many}");
     hold(study, &["C196", "C236"]);
     assert_eq!(verdicts(study, "cannot-be-tried").iter().filter(|id| **id == "C194").count(), 1);
@@ -177,7 +179,7 @@ fn a_file_that_was_not_named_for_writing_is_only_read() {
         let document = ended.json();
         let study = only(&document);
         let nothing = list(&study["points"]).is_empty();
-        // A study that only writes is refused as a whole.
+        // If a study has only writes, the whole study is refused.
         assert_eq!(ended.status.code(), Some(if nothing { 3 } else { 0 }), "{ended}");
         let reads = |point: &Value| whole(&point["workload"]["read_percent"]) == 100;
         assert!(list(&study["points"]).iter().all(reads), "{name}");
@@ -214,8 +216,8 @@ fn small_writes_to_pages_in_memory_wait_for_nothing() {
         whole(&small.unwrap()["summary"]["latency_ns"]["p50"])
     };
     let (cold, warm) = (median("cold"), median("warm"));
-    // Pages of a file in memory are never cold. On a device, a read takes far longer than a copy in
-    // memory.
+    // If the file is in memory, no page is cold. On a device, a read takes far longer than a copy
+    // in memory.
     let on_device = !document["targets"][0]["device"].is_null();
     assert!(!on_device || cold > 3 * warm, "{cold} ns on cold pages, {warm} ns on warm ones");
 }

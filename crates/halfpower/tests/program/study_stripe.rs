@@ -21,7 +21,7 @@ fn finding<'a>(study: &'a Value, id: &str, lead: &str) -> &'a str {
 fn the_chunk_and_the_members_of_a_stripe_within_one_target_are_found_exactly() {
     for (members, chunk_kib) in [(2, 64), (3, 48), (5, 256)] {
         let target = format!("truth:fixed=500us,members={members},chunk={chunk_kib}k");
-        // An attempt may fail, because the machine may stall during the attempt.
+        // The machine may stall during an attempt, so several attempts are made.
         let wanted = (f64::from(chunk_kib) * 1024.0, f64::from(members));
         let seen = |study: &Value| {
             let value = |quantity: &str| {

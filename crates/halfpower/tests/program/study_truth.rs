@@ -1,5 +1,5 @@
-//! Tests studies on reference devices, whose behaviour follows a formula. Each study must find the
-//! caches, buffers, granules and zones of the device.
+//! Tests studies on reference devices (`truth:`), whose behaviour follows a formula. Each study
+//! must find the caches, buffers, granules and zones of the device.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ fn findings<'a>(study: &'a Value, id: &str) -> Vec<&'a str> {
     findings.map(|finding| text(&finding["text"])).collect()
 }
 
-/// Returns the number before a unit in a sentence.
+/// Returns the number before this unit in a sentence, for example 88 before `KiB`.
 fn number(sentence: &str, unit: &str) -> f64 {
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let at = words.iter().position(|word| word.trim_end_matches([',', ':', ';']) == unit);
@@ -120,8 +120,8 @@ fn the_link_behind_the_cache_is_found_from_the_same_block() {
     assert!((rate / 40.0 - 1.0).abs() < 0.1, "{sentence}");
 }
 
-/// Checks the findings on a device that reads `kib` KiB ahead, for sequential reads only. Returns
-/// the wrong findings, or None if the findings are right.
+/// Checks the findings for a device that reads `kib` KiB ahead, for sequential reads only. Returns
+/// the findings if they are wrong.
 fn misjudged(cache: &Value, kib: u32) -> Option<String> {
     let sentence = *findings(cache, "prefetch-depth").first().unwrap_or(&"none");
     let unit = if sentence.contains(" MiB ahead") { "MiB" } else { "KiB" };
@@ -147,14 +147,14 @@ fn little_and_much_read_ahead_are_found_within_ten_percent() {
 
 /// Asserts that the study finds read-ahead of these distances (KiB).
 fn finds_read_ahead(sizes: &[u32]) {
-    // The distances are not multiples of the request sizes, and one distance can be found only with
-    // large requests. Hits of every request size are faster than the medium, so the reader
+    // The distances are not multiples of the request sizes, and one of them can be found only with
+    // large requests. Hits are faster than the medium at every request size, so the reader
     // overtakes the read-ahead.
     for kib in sizes.iter().copied() {
         let device = format!("truth:fixed=1ms,rate=50MB/s,prefetch={kib}k,hit=50us");
         let line = format!("device-cache {device} --quick --size 48m --runtime 3");
-        // If a busy machine delays the reader, the device has more time to read ahead, so several
-        // attempts are made.
+        // On a busy machine the reader may be late, which gives the device more time to read ahead,
+        // so several attempts are made.
         let seen: Vec<String> = (0..3).map_while(|_| misjudged(&study(&line), kib)).collect();
         assert!(seen.len() < 3, "{kib} KiB: {seen:#?}");
     }
@@ -174,8 +174,8 @@ fn a_device_that_does_not_read_ahead_is_said_not_to() {
 fn the_read_ahead_of_a_simulated_disk_lies_within_what_is_found() {
     let cache = study("device-cache sim:nt4-ultrawide --quick");
     let sentence = findings(&cache, "prefetch-depth")[0];
-    // The text is like "during a pause of 5 ms, the device reads 88 KiB to 192 KiB ahead". The
-    // read-ahead in the system file is 140 KiB.
+    // For example "during a pause of 5 ms, the device reads 88 KiB to 192 KiB ahead". The system
+    // file specifies 140 KiB.
     let words: Vec<&str> = sentence.split_whitespace().collect();
     let sizes: Vec<f64> = words
         .windows(2)
@@ -186,8 +186,8 @@ fn the_read_ahead_of_a_simulated_disk_lies_within_what_is_found() {
     // A prefetch hit is faster than a repeated read of the same block, as in Table 3 of the paper.
     let hit = findings(&cache, "prefetch-hit")[0];
     assert!(number(hit, "us") < 1000.0 * number(hit, "ms"), "{hit}");
-    // A prefetch hit needs only the bus, which is twice as fast as the media. The paper measured
-    // this number on the Fast-Wide disk.
+    // A prefetch hit uses only the bus, which is twice as fast as the media. The paper measured
+    // this on the Fast-Wide disk.
     let cache = study("device-cache sim:nt4-fastwide --quick");
     let holds = |id: &str| {
         list(&cache["claims"]).iter().any(|one| one["id"] == id && one["verdict"] == "holds")
@@ -219,6 +219,6 @@ fn points_on_a_device_of_known_truth_are_on_it_alone() {
         };
         real(&points.iter().find(fits).unwrap()["summary"]["requests_per_s"]["median"])
     };
-    // The device serves four requests at a time, in 1 ms each.
+    // The device serves four requests at a time, in 1 ms each, which is 4000 requests per second.
     assert!(at(8) > 2.0 * at(1) && at(8) < 4100.0, "{} {}", at(1), at(8));
 }

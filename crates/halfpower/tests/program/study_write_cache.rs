@@ -1,5 +1,5 @@
 //! Tests the study `write-cache` on a simulated drive with its cache on and off, and on a device of
-//! this host. The cache of this device cannot be switched, and the study must report the reason.
+//! this host whose cache cannot be switched. For this device, the study must report the reason.
 
 use serde_json::Value;
 
@@ -34,7 +34,7 @@ fn a_device_without_a_cache_of_its_own_is_not_switched_and_the_reason_is_a_findi
     let path = device.path();
     let rest = format!("{path} --toggle-write-cache --destroy-data-on={path}");
     let study = write_cache(&place, &rest);
-    assert!(finding(&study, "not-switched").contains("the cache state of"), "{study}");
+    assert!(finding(&study, "not-switched").contains("its cache state is unknown"), "{study}");
     assert!(finding(&study, "loss").contains("loop device"), "{study}");
     assert_eq!(std::fs::read_to_string(&settings).unwrap(), before, "the kernel setting changed");
     assert!(place.journal().is_empty());

@@ -1,6 +1,6 @@
 //! Tests `halfpower survey` and `halfpower report`: the findings, the database and the page.
 //!
-//! Many tests share one short survey of a directory. All other surveys are even shorter.
+//! Many tests share one short survey of a directory.
 
 use std::sync::OnceLock;
 
@@ -14,7 +14,7 @@ use crate::volume::LoopDevice;
 const SIZE: u64 = 32 * MIB;
 const MAX_WRITE: u64 = 1024 * MIB;
 
-/// The output of a survey and the files that the survey created.
+/// The results of a survey and the files that it created.
 struct Survey {
     document: Value,
     /// The output of `halfpower report`, and the page that it wrote.
@@ -99,8 +99,8 @@ fn a_half_power_point_is_reached_or_its_absence_has_a_reason() {
 
 #[test]
 fn a_survey_gives_the_cost_model_with_intervals() {
-    // On a busy machine, too few points of the disk may be valid for a cost model. The number of
-    // models is therefore checked on a simulated system.
+    // On a busy machine, a survey of the disk may have too few valid points for a cost model, so
+    // the number of models is checked on a simulated system.
     let simulated = Place::new().document("survey sim:sata-ssd --quick");
     let models = list(&simulated["cost_model"]);
     assert_eq!(models.len(), 4, "reads and writes, buffered and direct: {models:?}");
@@ -138,7 +138,7 @@ fn advice_is_never_empty_and_always_has_its_evidence() {
     }
 }
 
-// ---- the files that a survey leaves
+// ---- files that a survey creates
 
 #[test]
 fn a_survey_leaves_its_database_and_its_page_and_nothing_else() {
@@ -156,7 +156,7 @@ fn a_survey_is_stored_whole() {
     let reported = list(&survey.document["points"]);
     let trials = |point: &Value| list(&point["trials"]).len();
     let stored = survey.points.iter().map(|(_, trials)| trials.len());
-    // Planned points that were never measured are stored without trials and not reported.
+    // Points that were planned but not measured are stored without trials, and are not reported.
     let measured: Vec<usize> = stored.filter(|trials| *trials > 0).collect();
     assert_eq!(measured, reported.iter().map(trials).collect::<Vec<_>>());
 }
@@ -184,8 +184,8 @@ fn a_survey_that_may_write_no_more_goes_on_reading() {
         chosen.map(|point| list(&point["trials"]).len()).collect()
     };
     let (read, written) = (of(100), of(0));
-    // Every setting gets two rounds, and a trial with the soaker in the second round. Only selected
-    // settings get more trials.
+    // Every setting gets three trials: one in each of two rounds, and one that measures CPU time.
+    // Only selected settings get more.
     assert!(read.iter().any(|trials| *trials > 3), "read {read:?}, wrote {written:?}");
 }
 

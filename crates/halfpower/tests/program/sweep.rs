@@ -1,5 +1,5 @@
-//! Tests `halfpower sweep`: it measures the product of the axes, and `--plan` only prints what
-//! would be measured.
+//! Tests `halfpower sweep`: it measures every combination of the values of its axes, and `--plan`
+//! only prints what would be measured.
 
 use serde_json::Value;
 

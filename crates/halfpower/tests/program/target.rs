@@ -1,5 +1,5 @@
-//! Tests `halfpower target`: it prints the layers below a target and the content of the target, and
-//! tells whether writing is allowed.
+//! Tests `halfpower target`: it prints the layers below a target, the content of the target, and
+//! whether writing is allowed.
 
 use serde_json::Value;
 
@@ -49,7 +49,7 @@ fn a_partition_of_a_free_device_may_be_written_with_its_flag() {
     assert_eq!(document["content"], "it holds ext4 'root'");
     let flag = document["writing"]["flag"].as_str().unwrap();
     assert_eq!(document["writing"]["allowed"], "with");
-    // The flag in the output must permit writing.
+    // The printed flag must permit writing.
     let line = format!("run {part} --rw write --bs 64k --size 64k --trials 1 --no-store {flag}");
     place.does(&line);
 }

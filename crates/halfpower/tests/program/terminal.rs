@@ -2,8 +2,8 @@
 //! show the current measurement. If HALFPOWER_ARTEFACTS is set to a directory, screenshots are
 //! written to its subdirectory `terminal` as text, and as PNG if Chromium is installed.
 //!
-//! tmux provides the terminal. It joins the lines that it had to wrap, so a line that is too long
-//! can be detected.
+//! tmux provides the terminal. It returns a line that it had to wrap as one long line, so the tests
+//! can detect lines that do not fit.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +13,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::fixture::{Place, or_skip, pause, temporary_folder, wait_until};
 use crate::pages::{browse, browser};
 
-/// A terminal in which a program runs. Dropping this value ends both.
+/// A terminal in which a program runs. Dropping this value ends the terminal and the program.
 struct Terminal {
     server: String,
 }
 
 impl Terminal {
-    /// Starts a terminal of this size, in which `line` runs in the working directory of `place`.
+    /// Starts a terminal of this size in the working directory of `place`, and runs
+    /// `halfpower LINE` in it.
     fn new(place: &Place, (columns, rows): (u32, u32), line: &str) -> Result<Terminal, String> {
         static MADE: AtomicU32 = AtomicU32::new(0);
         let number = MADE.fetch_add(1, Ordering::Relaxed);
@@ -43,7 +44,7 @@ impl Terminal {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// Returns the screen as soon as it shows these words.
+    /// Waits until the screen contains these words, and returns the screen.
     fn screen_with(&self, words: &str) -> String {
         let mut screen = String::new();
         wait_until(words, || {
@@ -67,7 +68,7 @@ impl Drop for Terminal {
     }
 }
 
-/// Saves a screen for inspection.
+/// Saves a screen as text and as an image, if HALFPOWER_ARTEFACTS is set.
 fn keep(name: &str, screen: &str) {
     let Some(artefacts) = std::env::var_os("HALFPOWER_ARTEFACTS") else { return };
     let target = Path::new(&artefacts).join("terminal");

@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::fixture::{MIB, Place, list, noise, or_skip, real, text, whole};
 use crate::volume::LoopDevice;
 
-/// Creates a working directory, if its file system supports direct I/O.
+/// Creates a working directory. Returns an error if its file system does not support direct I/O.
 fn place() -> Result<Place, String> {
     let place = Place::new();
     let probe = place.file("probe", MIB);
@@ -24,7 +24,7 @@ fn setting(document: &Value) -> Setting {
     Setting { request_bytes: number("request_bytes"), depth: number("depth") }
 }
 
-/// Returns the stored tunings as `seqio` reads them.
+/// Reads the stored tunings with `seqio`.
 fn kept(place: &Place) -> Tunings {
     let text = fs::read_to_string(place.state().join("halfpower/tune.toml")).unwrap();
     Tunings::read(&text).unwrap()
@@ -100,8 +100,7 @@ fn a_plan_says_what_would_be_written_and_writes_nothing() {
     let ended = ended.prints("lay out a test file of 100 MiB in .");
     ended.prints("at most 1.56 GiB").prints("tune.toml");
     place.file("file", 64 * MIB);
-    // The file system determines whether the file can be tuned. In any case, nothing may be
-    // changed.
+    // Whether this succeeds depends on the file system. In any case, nothing may be changed.
     let before = place.snapshot();
     place.halfpower("tune file --overwrite=file --plan");
     assert!(place.snapshot() == before && !place.has_made_a_test_file());

@@ -1,7 +1,8 @@
-//! Loop devices and small file systems on them, which tests create and which are always removed.
+//! Loop devices and small file systems on them. Dropping a value unmounts its file system and
+//! detaches its devices, also after a panic.
 //!
-//! They need root and a kernel with loop devices. Without these, the caller gets the reason and
-//! skips the test. Dropping a value unmounts and detaches its devices, also after a panic.
+//! They need root and a kernel with loop devices. Without these, the functions return the reason,
+//! and the caller skips the test.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -12,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::fixture::{self, noise, pause, temporary_folder};
 
-/// Runs a system command. Returns its output, or the reason of its failure.
+/// Runs a system command. Returns its output, or the reason why it failed.
 fn system(line: &[&str]) -> Result<String, String> {
     let output = Command::new(line[0])
         .args(&line[1..])
@@ -85,14 +86,14 @@ impl LoopDevice {
     }
 
     pub fn content(&self) -> Vec<u8> {
-        // Data in the page cache of the device must first be written to the image.
+        // Data may still be in the page cache of the device.
         File::open(&self.path).unwrap().sync_all().unwrap();
         fs::read(&self.image).unwrap()
     }
 }
 
 fn attach(image: &Path) -> Result<String, String> {
-    // Some kernels scan for partitions only with `--partscan`.
+    // Without `--partscan`, some kernels do not look for partitions.
     system(&["losetup", "--find", "--partscan", "--show", &image.display().to_string()])
 }
 
@@ -101,8 +102,8 @@ impl Drop for LoopDevice {
         let backing = self.path.replacen("/dev/", "/sys/block/", 1) + "/loop/backing_file";
         let backing = || fs::read_to_string(&backing).unwrap_or_default();
         let own = backing();
-        // If the device is still in use, the kernel detaches the device later. After a success the
-        // command is not repeated, because another test may use the device number by then.
+        // If the device is in use, the kernel detaches it later. A successful command is not
+        // repeated, because another test may by then have attached a device with the same number.
         if !soon(|| system(&["losetup", "--detach", &self.path]).is_ok())
             || !soon(|| backing() != own)
         {
@@ -111,7 +112,7 @@ impl Drop for LoopDevice {
     }
 }
 
-/// Repeats an attempt for a few seconds, because the kernel releases the files of ended programs
+/// Repeats an attempt for up to 5 s, because the kernel may release the files of ended programs
 /// with a delay (io_uring).
 fn soon(mut attempt: impl FnMut() -> bool) -> bool {
     (0..250).any(|_| {
@@ -143,7 +144,7 @@ impl Mounted {
         mount(device)
     }
 
-    /// Runs a mount command with the path of a new directory as its last argument.
+    /// Runs a mount command, to which the path of a new directory is appended.
     pub fn by(command: &[&str]) -> Result<Mounted, String> {
         fixture::root()?;
         let folder = temporary_folder();
@@ -210,14 +211,13 @@ impl Volume {
     /// Creates an empty ext4 file system on a device of this size.
     pub fn new(bytes: u64) -> Result<Volume, String> {
         let device = LoopDevice::new(bytes)?;
-        // No blocks are reserved for root, so that the tests can fill the file system.
+        // No blocks are reserved for root, so the tests can fill the file system.
         make(&["mkfs.ext4", "-q", "-F", "-m", "0", device.path()])?;
         let folder = mount(device.path())?;
         Ok(Volume { folder, device })
     }
 
-    /// Creates a file system on a device, with a command to which the path of the device is
-    /// appended.
+    /// Runs this mkfs command on a device and mounts the file system.
     pub fn on(device: LoopDevice, command: &[&str]) -> Result<Volume, String> {
         make(&[command, &[device.path()]].concat())?;
         let folder = mount(device.path())?;
@@ -243,7 +243,7 @@ impl Volume {
         system(&["mount", "-o", "remount,ro", &self.folder().display().to_string()]).map(|_| ())
     }
 
-    /// Fills the file system until only `but_bytes` are free (bytes).
+    /// Fills the file system until only `but_bytes` bytes are free.
     pub fn fill_up(&self, but_bytes: u64) {
         let path = self.folder().join("filler");
         let mut filler = File::create(&path).unwrap();

@@ -1,6 +1,6 @@
-//! Tests the watching of programs, and traces. The watched programs issue a known number of
-//! requests: dd, fio, shells, and halfpower itself. Tests that need root, or a kernel with type
-//! information, are skipped if these are missing.
+//! Tests the subcommands `watch` and `trace` on programs that issue a known number of requests: dd,
+//! fio, shells, and halfpower itself. Tests are skipped without root or without a kernel that has
+//! type information (BTF).
 
 use std::fs;
 use std::path::Path;
@@ -9,31 +9,30 @@ use serde_json::Value;
 
 use crate::fixture::{Ended, Place, list, or_skip, real, root, skip, text, whole};
 
-/// Checks that programs can be watched here. An error says why not.
+/// Checks whether this host can watch programs. If it cannot, the error contains the reason.
 pub fn watching() -> Result<(), String> {
     root()?;
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err("the kernel has no type information (CONFIG_DEBUG_INFO_BTF)".to_owned());
     }
-    // A container may have a PID namespace, or lack the right to load BPF programs.
+    // In a container, watching can fail because of a PID namespace or missing BPF privileges.
     let place = Place::new();
     let tried = place.halfpower("watch --quiet -- true");
     let mut lines = tried.stderr.lines();
     lines.find(|line| line.contains("only totals")).map_or(Ok(()), |line| Err(line.to_owned()))
 }
 
-/// Watches a command. Returns the document, which must be the only text on standard output.
+/// Watches a command and returns the JSON document from standard output.
 #[track_caller]
 fn watched(place: &Place, command: &str) -> Value {
     place.does(&format!("watch --json --quiet -- {command}")).json()
 }
 
-/// Writes a shell script to the file `script`.
 fn script(place: &Place, text: &str) {
     fs::write(place.path("script"), text).unwrap();
 }
 
-/// Returns the entry of a document for the file whose name has this ending.
+/// Returns the entry of the file whose name ends with `ending`.
 #[track_caller]
 fn file<'a>(document: &'a Value, ending: &str) -> &'a Value {
     let mut files = list(&document["files"]).iter();
@@ -41,7 +40,7 @@ fn file<'a>(document: &'a Value, ending: &str) -> &'a Value {
     found.unwrap_or_else(|| panic!("no file {ending} in {document:#}"))
 }
 
-/// Returns the sizes of requests, with the number of requests of each size.
+/// Returns each request size (bytes) and the number of requests of this size.
 fn sizes(data: &Value) -> Vec<(u64, u64)> {
     list(&data["sizes"]).iter().map(|size| (whole(&size["bytes"]), whole(&size["count"]))).collect()
 }
@@ -53,13 +52,13 @@ fn the_requests_of_dd_are_counted_one_by_one() {
     place.file("from", 400 << 10);
     let document = watched(&place, "dd if=from of=to bs=4k conv=fsync");
     let (from, to) = (file(&document, "/from"), file(&document, "/to"));
-    // The last of the 101 reads is at the end of the file and returns 0 bytes.
+    // 400 KiB are 100 reads of 4 KiB. One more read returns 0 bytes at the end of the file.
     assert_eq!(sizes(&from["reads"]), [(4096, 101)]);
     assert_eq!(whole(&from["reads"]["moved_bytes"]), 400 << 10);
     assert_eq!(whole(&from["reads"]["sequential"]), 100);
     assert_eq!((sizes(&to["writes"]), whole(&to["flushes"])), (vec![(4096, 100)], 1));
     assert_eq!(list(&document["lost"]), [Value::Null; 0]);
-    // One thread cannot wait for longer than it lives.
+    // dd has one thread, so its total waiting time is shorter than the run.
     assert!(whole(&document["outstanding_ns"]) < whole(&document["duration_ns"]), "{document:#}");
     assert!(place.path("halfpower-trace.parquet").exists());
 }
@@ -71,7 +70,7 @@ fn a_relative_path_after_fchdir_starts_at_the_directory_of_the_descriptor() {
     or_skip!(place.command_of("perl").arg("-v").output());
     fs::create_dir(place.path("sub")).unwrap();
     place.file("sub/data", 4096);
-    // perl calls fchdir for a directory handle.
+    // In perl, chdir on a directory handle calls fchdir(2).
     script(&place, "opendir D, 'sub'; chdir D; open F, '<', 'data' or die $!; read F, $_, 4096;");
     let document = watched(&place, "perl script");
     assert_eq!(whole(&file(&document, "/sub/data")["reads"]["moved_bytes"]), 4096);
@@ -120,7 +119,7 @@ fn copies_within_the_kernel_have_the_lengths_that_were_moved() {
     }
     script(&place, "cat a b c > all");
     let document = watched(&place, "sh script");
-    // cat may request the largest possible length from copy_file_range(2).
+    // cat may pass a length to copy_file_range(2) that is larger than the file.
     let all = file(&document, "/all");
     assert_eq!(whole(&all["writes"]["moved_bytes"]), 300_000, "{all:#}");
     assert!(whole(&all["writes"]["asked_bytes"]) >= 300_000, "{all:#}");
@@ -241,7 +240,8 @@ fn a_target_is_watched_whoever_uses_it() {
     assert!(whole(&written["flushes"]) >= 1, "{written:#}");
     let mut names = list(&document["files"]).iter().map(|file| text(&file["name"]));
     assert!(!names.any(|name| name == "/proc/uptime"), "another file system: {document:#}");
-    // The shell and its programs read libraries, which may be on another file system.
+    // The list is empty if dd alone used the file system. It contains other programs if their
+    // libraries are stored on the same file system.
     let programs = list(&document["programs"]).iter();
     let mut dd = programs.filter(|program| text(&program["name"]) == "dd");
     let is_alone = list(&document["programs"]).is_empty();
@@ -296,7 +296,6 @@ fn a_survey_is_made_first_if_asked_for() {
     or_skip!(watching());
     let place = Place::new();
     place.file("data", 4 << 20);
-    // A simulated target needs no disk.
     let line = "watch --quiet --survey sim:sata-ssd -- dd if=data of=copy bs=64k conv=fsync";
     let ended = place.does(line);
     assert!(ended.stderr.contains("Compared with the survey of sim:sata-ssd"), "{ended}");
@@ -343,8 +342,7 @@ pub struct Load {
     pub flags: &'static str,
 }
 
-/// Twelve loads with different interfaces: direct and buffered, sequential, strided, random and
-/// mixed, with flushes, and over several files.
+/// Twelve fio loads with different I/O engines, caching, access patterns, flushes and file counts.
 pub const LOADS: [Load; 12] = [
     Load { name: "random direct reads, sync", flags: "--rw=randread --ioengine=psync --direct=1" },
     Load {
@@ -378,8 +376,8 @@ pub const LOADS: [Load; 12] = [
     },
 ];
 
-/// Returns the number, the median latency and the p99 latency (ns) of the requests of a load, as
-/// reported by fio.
+/// Returns the number of requests, their median latency and their p99 latency (ns), as reported by
+/// fio.
 fn as_fio_says(report: &Value, direction: &str) -> (u64, [u64; 2]) {
     let of = &list(&report["jobs"])[0][direction];
     let percentile = |p: &str| of["lat_ns"]["percentile"][p].as_u64().unwrap_or(0);

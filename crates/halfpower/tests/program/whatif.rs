@@ -1,4 +1,4 @@
-//! Tests `halfpower whatif`: the syntax of changes, and the predictions.
+//! Tests the subcommand `whatif`: the syntax of changes, the plan, and the errors.
 
 use crate::fixture::Place;
 

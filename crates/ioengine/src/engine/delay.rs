@@ -1,11 +1,10 @@
 //! The `delay` I/O engine: simulates a reference device inside the process, without any system call
 //! per request.
 //!
-//! The [`Schedule`] computes when each request completes. All workers of a target share the
-//! schedule, as they would share a device. Waiting is accurate to about a microsecond: the engine
-//! sleeps until shortly before the deadline and then spins. The measured latency is therefore the
-//! latency of the device model, without the wake-up time of an idle CPU. Reads leave the buffer
-//! unchanged. Writes are discarded.
+//! A [`Schedule`], which all workers of a target share, computes when each request completes. The
+//! engine sleeps until shortly before this time and then spins, so that the completion is accurate
+//! to about a microsecond and the latency does not include the wake-up time of an idle CPU. Reads
+//! leave the buffer unchanged. Writes are discarded.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,14 +28,14 @@ pub struct DelayDevice {
 }
 
 impl DelayDevice {
-    /// Creates a device that is idle.
+    /// Creates an idle device with these parameters.
     pub fn new(truth: Truth) -> DelayDevice {
         let schedule = Arc::new(Mutex::new(Schedule::new(truth.clone())));
         DelayDevice { schedule, truth: Arc::new(truth), assistant: None }
     }
 
-    /// Adds an assistant process, which reads one byte per request from `pipe`. The process uses
-    /// CPU time on behalf of the device, as interrupts and kernel threads do for a real device.
+    /// Sets the pipe to an assistant process, which reads one byte per request. The process uses
+    /// CPU time, as interrupts and kernel threads do for a real device.
     #[must_use]
     pub fn with_assistant(mut self, pipe: File) -> DelayDevice {
         self.assistant = Some(Arc::new(pipe));
@@ -55,15 +54,15 @@ pub struct Delay {
     devices: Vec<DelayDevice>,
     clock: Monotonic,
     buffers: SlotBuffers,
-    /// The requests in flight: completion time (ns), slot and length (bytes). The request that
-    /// completes first is on top.
+    /// The completion time (ns), slot and length (bytes) of each request in flight. The request
+    /// that completes first is on top.
     due: BinaryHeap<Reverse<(u64, u32, u32)>>,
-    /// The number of requests that were not yet reported to the assistant process.
+    /// The number of requests for which no byte was written to the assistant process yet.
     unreported: usize,
 }
 
-/// The number of requests reported by one write to the pipe. Waking the assistant process takes
-/// some microseconds, so the process is not woken for every request.
+/// The number of requests that one write to the assistant process reports. Waking the process takes
+/// some microseconds, so it is not woken for every request.
 const NOTIFY_BATCH: usize = 16;
 
 impl Delay {
@@ -72,8 +71,8 @@ impl Delay {
         Delay::over(vec![device.clone()], 0, spec)
     }
 
-    /// Creates an engine on several devices. Each request is split into up to `1 << pieces_bits`
-    /// pieces.
+    /// Creates an engine on the devices of a stripe. Each request is split into at most
+    /// `1 << pieces_bits` pieces.
     pub(crate) fn over(
         devices: Vec<DelayDevice>,
         pieces_bits: u32,
@@ -106,13 +105,14 @@ impl Delay {
     fn notify_assistant(&mut self, requests: usize) -> Result<(), Error> {
         self.unreported -= requests;
         let Some(mut pipe) = self.devices[0].assistant.as_deref() else { return Ok(()) };
-        pipe.write_all(&[0_u8; NOTIFY_BATCH][..requests])
-            .map_err(|e| Error::io("notifying the simulated device's assistant process", e))
+        pipe.write_all(&[0_u8; NOTIFY_BATCH][..requests]).map_err(|e| {
+            Error::io("writing to the process that uses CPU time for the simulated device", e)
+        })
     }
 
     /// Uses the CPU time that the device model assigns to these requests, in this thread and in the
-    /// assistant process. All members of a stripe have the same parameters, so the parameters of
-    /// the first member are used.
+    /// assistant process. Takes the parameters from the first device, because all devices of a
+    /// stripe have the same parameters.
     fn consume_cpu(&mut self, requests: usize) -> Result<(), Error> {
         self.unreported += requests;
         while self.unreported >= NOTIFY_BATCH {
@@ -133,8 +133,8 @@ impl Drop for Delay {
     }
 }
 
-/// Busy-waits until the calling thread has used `cpu_ns` of CPU time. The time during which the
-/// thread does not run is not counted.
+/// Spins until the calling thread has used `cpu_ns` of CPU time. Time during which the thread is
+/// preempted does not count.
 pub fn burn_cpu(cpu_ns: u64) {
     let end = thread_cpu_ns() + cpu_ns;
     while thread_cpu_ns() < end {
@@ -220,7 +220,7 @@ mod tests {
         let batch: Vec<Request> = (0..4).map(read).collect();
         engine.submit_and_wait(&batch, 2, None, &mut done).unwrap();
         assert!(clock.now_ns() - start >= 3_000_000);
-        // If this thread was preempted, more than two completions are ready.
+        // More than two completions are ready if this thread was preempted.
         assert!(done.len() >= 2 && done.len() + engine.in_flight() as usize == 4);
         let left = engine.in_flight();
         engine.submit_and_wait(&[], left, None, &mut done).unwrap();

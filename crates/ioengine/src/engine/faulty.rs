@@ -1,9 +1,9 @@
-//! A wrapper around any engine that injects faults into selected requests: errors, short transfers,
-//! late completions and wrong results.
+//! Injects faults into selected requests of an engine: errors, short transfers, late completions
+//! and wrong data.
 //!
-//! The wrapper is for tests of the layers above an engine, and for users who want to see the effect
-//! of a fault. A closure receives each request with its number (counted from 0) and returns the
-//! fault of this request, so tests are deterministic.
+//! The wrapper serves tests of the layers above an engine, and users who want to see the effect of
+//! a fault. A closure chooses the fault of each request by its number (counted from 0), so the
+//! faults are deterministic.
 
 use crate::clock::{Clock, Monotonic};
 use crate::engine::{Engine, Setup};
@@ -11,16 +11,16 @@ use crate::error::Error;
 use crate::fault::{Fault, FaultCounter, FaultPlan};
 use crate::request::{Completion, Op, Request};
 
-/// A function that returns the fault of a request. Its arguments are the number of the request and
-/// the request.
+/// A function that chooses the fault of a request. The first argument is the number of the request,
+/// counted from 0.
 type FaultOf = Box<dyn FnMut(u64, &Request) -> Fault + Send + Sync>;
 
-/// A request whose fault takes effect when it completes.
+/// A request in flight whose fault is applied when the request completes.
 #[derive(Clone, Copy, Debug)]
 struct FaultedRequest {
     fault: Fault,
     op: Op,
-    /// The number of bytes that the faulty device reports as transferred (bytes).
+    /// The number of bytes that the completion reports as transferred.
     reported_bytes: u32,
 }
 
@@ -34,7 +34,7 @@ enum Hold {
     Never,
 }
 
-/// A wrapper around any engine that injects faults into selected requests.
+/// An engine that injects faults into selected requests of an inner engine.
 pub struct Faulty<E> {
     inner: E,
     fault_of: FaultOf,
@@ -52,7 +52,8 @@ impl<E: std::fmt::Debug> std::fmt::Debug for Faulty<E> {
 }
 
 impl<E: Engine> Faulty<E> {
-    /// Wraps an engine. `fault_of` chooses the fault of each request.
+    /// Wraps an engine. `fault_of` chooses the fault of each request. Its first argument is the
+    /// number of the request, counted from 0.
     pub fn new(
         inner: E,
         fault_of: impl FnMut(u64, &Request) -> Fault + Send + Sync + 'static,
@@ -71,14 +72,14 @@ impl<E: Engine> Faulty<E> {
         }
     }
 
-    /// Wraps an engine, and injects the faults of a plan into its requests.
+    /// Wraps an engine and injects the faults of `plan` into its requests.
     pub fn following(inner: E, plan: &FaultPlan) -> Self {
         let mut counter = FaultCounter::new(plan.clone());
         Faulty::new(inner, move |_, request| counter.next(request.op))
     }
 
-    /// Applies the fault of a request. Returns the request to pass to the inner engine, or None if
-    /// the wrapper completes the request.
+    /// Chooses the fault of a request. Returns the request to pass to the inner engine, or None if
+    /// the request completes at once, without the inner engine.
     fn admit(&mut self, request: &Request) -> Option<Request> {
         let fault = (self.fault_of)(self.number, request);
         self.number += 1;
@@ -111,7 +112,8 @@ impl<E: Engine> Faulty<E> {
         Some(passed)
     }
 
-    /// Appends a completion to `done` with its fault applied, or delays it.
+    /// Applies the fault of a request to its completion. Appends the completion to `done`, or to
+    /// `held` if the fault delays it.
     fn deliver(&mut self, mut completion: Completion, done: &mut Vec<Completion>) {
         let Some(faulted) = self.faulted[completion.slot as usize].take() else {
             done.push(completion);
@@ -125,8 +127,8 @@ impl<E: Engine> Faulty<E> {
             Fault::Never => self.held.push((completion, Hold::Never)),
             Fault::Twice => done.extend([completion; 2]),
             Fault::Flip if faulted.op == Op::Read => {
-                // A flipped write changes a bit in the middle. A flipped read changes a different
-                // bit, because flipping the same bit again would restore the data.
+                // A fault on a write flips a bit in the middle of the data. A fault on a read flips
+                // another bit, because flipping the same bit again would restore the data.
                 let middle = completion.result.max(0) as usize / 4;
                 self.inner.buffer(completion.slot)[middle] ^= 1;
                 done.push(completion);
@@ -202,8 +204,7 @@ impl<E: Engine> Engine for Faulty<E> {
         let mut arrived = Vec::new();
         self.inner.submit_and_wait(&passed, wanted, until, &mut arrived)?;
         if wanted > 0 && self.inner.in_flight() == 0 && arrived.is_empty() {
-            // The wrapper delays all remaining completions, so it must wait instead of the inner
-            // engine.
+            // Only delayed completions remain. The inner engine does not wait for them.
             if let Some(until) = until {
                 self.clock.sleep_until(until);
             }

@@ -1,8 +1,8 @@
 //! The `libaio` I/O engine: the kernel's aio (io_submit(2), io_getevents(2)).
 //!
-//! libaio is asynchronous only with direct I/O. On buffered files io_submit blocks until the data
-//! is transferred, so a depth above 1 is refused for them. The kernel may accept only some of the
-//! offered requests, or none (EAGAIN). The engine queues the other requests.
+//! libaio is asynchronous only with direct I/O. With buffered I/O, io_submit blocks until the data
+//! is transferred, so only depth 1 is allowed. If the kernel does not accept all requests of a
+//! batch, the engine submits the other requests again later.
 
 use std::io;
 
@@ -16,12 +16,12 @@ use crate::sys::aio::{Context, Event, Iocb};
 /// The `libaio` I/O engine: the kernel's aio (io_submit(2), io_getevents(2)).
 #[derive(Debug)]
 pub struct Libaio {
-    // This field is dropped first, because destroying the context waits for the requests in flight,
-    // which use the other fields.
+    // This field is the first, because fields are dropped in this order. Dropping the context waits
+    // for the requests in flight, which use the other fields.
     context: Context,
     files: Files,
     iocbs: Box<[Iocb]>,
-    /// The requests that the caller submitted and the kernel has not yet accepted.
+    /// The requests that the kernel has not accepted yet.
     waiting: Vec<*mut Iocb>,
     /// The completions of requests that io_submit rejected, until they are reaped.
     refused: Vec<Completion>,
@@ -33,10 +33,10 @@ pub struct Libaio {
 
 // SAFETY: the pointers in `waiting` point to elements of `iocbs`, which the same value owns.
 unsafe impl Send for Libaio {}
-// SAFETY: only methods that borrow the value mutably follow the pointers.
+// SAFETY: only methods that take `&mut self` follow the pointers.
 unsafe impl Sync for Libaio {}
 
-/// Checks whether the kernel offers aio.
+/// Returns an error if the kernel does not support aio.
 pub fn probe() -> Result<String, Error> {
     Context::new(1).map(|_| String::new()).map_err(setup_error)
 }
@@ -95,7 +95,7 @@ impl Libaio {
         self.waiting.push(iocb);
     }
 
-    /// Submits the waiting requests. Requests that the kernel does not accept now keep waiting.
+    /// Submits the waiting requests. Requests that the kernel does not accept stay in `waiting`.
     fn submit(&mut self) {
         while !self.waiting.is_empty() {
             // SAFETY: each pointer refers to an iocb of this engine, whose slot is lent until the
@@ -112,7 +112,7 @@ impl Libaio {
         }
     }
 
-    /// Completes the first waiting request with the error of io_submit.
+    /// Completes the first waiting request with `error`.
     fn fail_first(&mut self, error: i32) {
         let first = self.waiting.remove(0);
         // SAFETY: the pointer refers to an iocb of this engine that the kernel did not accept.
@@ -179,8 +179,7 @@ impl Engine for Libaio {
         let wanted = done.len() + at_least.min(self.buffers.in_flight()) as usize;
         loop {
             self.submit();
-            // Requests that the kernel has not accepted cannot complete, so the call waits only for
-            // accepted requests.
+            // Only requests that the kernel has accepted can complete.
             let missing = wanted.saturating_sub(done.len() + self.refused.len());
             let taken = self.buffers.in_flight() as usize - self.waiting.len() - self.refused.len();
             self.reap(missing.min(taken) as u32, until_ns, done)?;

@@ -1,16 +1,15 @@
 //! The `mmap` I/O engine: copies data between a slot and a shared mapping of the file, one request
 //! at a time.
 //!
-//! The engine behaves like a program that maps its data. The kernel reads a page on first access,
-//! and writes a changed page back later or on a flush. The mapping keeps the length that the file
-//! had when it was mapped, so writes do not grow the file: a write beyond the end fails with
-//! ENOSPC, as on a full device. A write to a page that is not in memory first reads the page, even
-//! if the whole page is overwritten.
+//! The kernel reads a page on first access, even if a write then overwrites the whole page. It
+//! writes a changed page back later or on a flush. The mapping keeps the length that the file had
+//! when the engine was created. A write beyond this length fails with ENOSPC, and a read beyond it
+//! returns 0 bytes.
 //!
 //! If a page cannot be accessed (the file was truncated, the device failed, or no space is left for
 //! a hole), the request fails or is short, and the program continues. The kernel does not report
-//! the cause, so the engine inspects the file afterwards. If the file grows after mapping, the
-//! engine does not see the new part. A deadline cannot interrupt a copy.
+//! the cause, so the engine derives it from the size of the file and the free space. A deadline
+//! cannot interrupt a copy.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -33,7 +32,7 @@ pub struct Mmap {
     buffers: SlotBuffers,
 }
 
-// SAFETY: only methods that borrow the value mutably reach the mapping.
+// SAFETY: the mapping is accessed only within `submit_and_wait`, which takes `&mut self`.
 unsafe impl Sync for Mmap {}
 
 impl Mmap {
@@ -52,8 +51,8 @@ impl Mmap {
             Hint::Sequential => mapped.advise(libc::MADV_SEQUENTIAL),
             Hint::Random => mapped.advise(libc::MADV_RANDOM),
             Hint::WillNeed => mapped.advise(libc::MADV_WILLNEED),
-            // A new mapping has no pages to drop, and madvise(2) has no equivalent of NOREUSE. Both
-            // hints were already applied to the file.
+            // A new mapping has no pages to drop, and madvise(2) has no equivalent of
+            // POSIX_FADV_NOREUSE. Both hints were already applied to the file.
             Hint::Normal | Hint::NoReuse | Hint::DontNeed => Ok(()),
         };
         advised.map_err(|e| Error::io("calling madvise on the mapping of the target", e))?;
@@ -83,8 +82,8 @@ impl Mmap {
         }
     }
 
-    /// Returns the result of a copy that hit an inaccessible page. The cause is derived from the
-    /// size of the file and the free space.
+    /// Returns the result of a copy that failed because a page is inaccessible. The cause is
+    /// derived from the size of the file and the free space.
     #[cold]
     fn result_after_fault(&self, offset: u64, length: u64, op: Op) -> i32 {
         if self.mapped.repair(&self.file).is_err() {

@@ -1,17 +1,15 @@
-//! The `network` I/O engine: sends requests for a file, disk or object to a server, over its own
-//! connections.
+//! The `network` I/O engine: sends requests for a file, disk or object to a server.
 //!
-//! Each worker has its own connection. If the protocol allows only a few outstanding requests per
-//! connection, a worker opens as many connections as its depth needs. Sending and receiving happen
-//! in the worker's thread, so the CPU time of a request consists of the system calls and the
-//! protocol code. No request is handed over to another thread.
+//! Each worker has its own connection. If the protocol limits the outstanding requests per
+//! connection, a worker opens as many connections as its queue depth needs. The worker's thread
+//! itself sends requests and receives replies.
 //!
-//! A server that is too busy asks the client to try again later. The engine then completes the
-//! request with EAGAIN, but only after a pause, so that the worker can resubmit the request at
-//! once. The pause grows each time.
+//! A server that is too busy asks the client to try again later. The engine then waits before it
+//! completes the request with EAGAIN, so that the worker can resubmit the request at once. The wait
+//! grows with each such reply.
 //!
 //! Each worker flushes over its own connections, because on some servers a flush covers only the
-//! writes of the same connection. As with fsync of a file, workers do not wait for each other.
+//! writes of the same connection. Workers do not wait for each other's flushes.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -23,12 +21,12 @@ use crate::error::Error;
 use crate::network::{Access, Link, Poll, RemoteInfo, Slots, TICK, connect};
 use crate::request::{Completion, Op, Request};
 
-/// The first and the longest pause before the worker may retry a request for which the server was
-/// too busy. Each pause is twice as long as the previous pause.
+/// The first and the longest pause before a request is retried because the server was too busy.
+/// Each pause is twice as long as the previous pause.
 const PAUSES: [Duration; 2] = [Duration::from_millis(1), Duration::from_millis(128)];
 
-/// How many times in a row the server was too busy for the request of a slot, and the time of the
-/// first busy answer (ns).
+/// The number of successive "too busy" replies to the request of a slot, and the time of the first
+/// of them (ns).
 #[derive(Clone, Copy, Debug, Default)]
 struct Busy {
     times: u32,
@@ -42,16 +40,16 @@ pub struct Network {
     info: RemoteInfo,
     writable: bool,
     slots: Slots,
-    /// The requests that wait because no connection has room.
+    /// The requests that wait until a connection can take another request.
     waiting: VecDeque<Request>,
     in_flight: u32,
-    /// For each slot, how long the server has been too busy for its request.
+    /// For each slot, the "too busy" replies to its request.
     busy: Vec<Busy>,
-    /// The requests for which the server was too busy, each with the time when its pause ends (ns).
+    /// The completions of requests for which the server was too busy, each with the time when its
+    /// pause ends (ns).
     pausing: Vec<(u64, Completion)>,
     clock: Monotonic,
-    /// The time after the last wait of the current call, or the time when the call began if it has
-    /// not waited yet (ns).
+    /// The most recent reading of the clock (ns).
     now_ns: u64,
     poll: Poll,
     /// The memory of the slots. This field is dropped last, because `slots` points into it.
@@ -89,8 +87,8 @@ impl Network {
         })
     }
 
-    /// Accepts a request. Completes it at once if no message is needed: an unaligned request, a
-    /// write to a target that is open for reading only, or a request at or past the end.
+    /// Queues a request. Completes it at once if it is unaligned, starts at or past the end of the
+    /// target, or is a write to a target that is open read-only.
     fn accept(&mut self, request: &Request, done: &mut Vec<Completion>) {
         let rest = self.info.size_bytes.saturating_sub(request.offset);
         let length = request.length.min(u32::try_from(rest).unwrap_or(u32::MAX));
@@ -116,12 +114,12 @@ impl Network {
         self.in_flight += 1;
     }
 
-    /// Assigns waiting requests to connections with room, and sends them.
+    /// Sends waiting requests on connections that can take another request.
     fn dispatch(&mut self) -> Result<(), Error> {
         while let Some(request) = self.waiting.front() {
             let roomy = self.links.iter_mut().filter(|link| link.has_room());
-            // Of several idle connections, the one that was idle for longest is used. Otherwise the
-            // server might close a connection that is never used.
+            // Among idle connections, the one that was idle for longest is used, because a server
+            // may close a connection that is idle for too long.
             let least_used = |link: &&mut Link| (link.outstanding(), link.heard_ns());
             let Some(link) = roomy.min_by_key(least_used) else { break };
             link.add(request, &self.slots);
@@ -130,15 +128,15 @@ impl Network {
         self.links.iter_mut().try_for_each(|link| link.send(&self.slots))
     }
 
-    /// Receives the replies that have arrived. Waits for a reply, but not beyond the deadline.
+    /// Waits for a reply, but not beyond the deadline, and receives all replies that have arrived.
     fn receive(&mut self, until_ns: Option<u64>, done: &mut Vec<Completion>) -> Result<(), Error> {
         let pause_ns = self.pausing.iter().map(|(until_ns, _)| *until_ns).min();
         let until_ns = until_ns.into_iter().chain(pause_ns).min();
         let left_ns = until_ns.map_or(u64::MAX, |until| until.saturating_sub(self.now_ns));
         let wait = Duration::from_nanos(left_ns).min(TICK);
         match &mut self.links[..] {
-            // With a single connection, one system call waits and receives. The kernel may round up
-            // the time limit of this call, by less than TICK.
+            // With a single connection, one system call both waits and receives. It is used only if
+            // at least two TICKs are left, because the kernel may extend the wait by up to a TICK.
             [link] if wait.is_zero() => link.receive(&mut self.slots, done)?,
             [link] if Duration::from_nanos(left_ns) >= 2 * TICK && link.can_wait_once() => {
                 link.wait_once(&mut self.slots, done)?;
@@ -149,10 +147,9 @@ impl Network {
         self.links.iter_mut().try_for_each(|link| link.note(self.now_ns))
     }
 
-    /// Processes the completions in `done` that have index `first` or higher. If the server was too
-    /// busy for a request, its completion is moved to `pausing` until the pause of the request
-    /// ends. Completions whose pause has ended are moved back to `done`. Finally, the slots of
-    /// these completions are taken back.
+    /// Processes the new completions in `done`, which start at index `first`. Moves the completions
+    /// of requests for which the server was too busy to `pausing`. Moves completions whose pause
+    /// has ended back to `done`. Then takes back the slots of all new completions in `done`.
     fn settle(&mut self, first: usize, done: &mut Vec<Completion>) -> Result<(), Error> {
         let mut kept = first;
         for at in first..done.len() {
@@ -183,15 +180,15 @@ impl Network {
         Ok(())
     }
 
-    /// Waits until data arrives on any connection, but at most for `wait`, and receives the data.
+    /// Waits for at most `wait` until data arrives on any connection, and receives the data.
     fn poll_and_receive(
         &mut self,
         wait: Duration,
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         self.poll.clear();
-        // Only connections that expect a reply are polled. An idle connection that the server has
-        // closed would end the wait.
+        // Only connections that expect a reply are polled, because an idle connection that the
+        // server has closed would end the wait.
         let busy = |link: &&mut Link| link.expects();
         self.links.iter_mut().filter(busy).for_each(|link| link.add_to(&mut self.poll));
         self.poll.wait(wait)?;
@@ -235,9 +232,9 @@ impl Engine for Network {
     /// flush.
     fn flush(&mut self) -> Result<bool, Error> {
         self.now_ns = self.clock.now_ns();
-        // If one flush covers all connections, the first connection can send it. Requests are sent
-        // on the connection that was idle for longest. Therefore, if any connection has sent a
-        // write, the first connection has too.
+        // If one flush covers all connections, the first connection sends it. Among idle
+        // connections, requests use the one that was idle for longest. Therefore, if any connection
+        // has sent a write, the first connection has too.
         let count = if self.links[0].flushes_for_all() { 1 } else { self.links.len() };
         let (begun_ns, mut pause) = (self.now_ns, PAUSES[0]);
         loop {

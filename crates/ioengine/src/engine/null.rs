@@ -1,8 +1,7 @@
 //! The `null` I/O engine: does no I/O and no system call. Every request completes in full
 //! immediately.
 //!
-//! The engine touches no target and creates no file. It measures halfpower's own overhead per
-//! request, which every report prints.
+//! The engine measures halfpower's own overhead per request, which every report prints.
 
 use crate::buffer::SlotBuffers;
 use crate::engine::{Engine, EngineSpec, Setup};
@@ -17,7 +16,7 @@ pub struct Null {
 }
 
 impl Null {
-    /// Creates an engine with real buffers and no target.
+    /// Creates an engine with the buffers that `spec` requires. The engine has no target.
     pub fn new(spec: &EngineSpec) -> Result<Self, Error> {
         let buffers = SlotBuffers::new(spec.depth, spec.slot_bytes as usize, spec.pages)?;
         Ok(Null { buffers })
@@ -52,8 +51,7 @@ impl Engine for Null {
         done: &mut Vec<Completion>,
     ) -> Result<(), Error> {
         for request in batch {
-            // The buffer is lent and taken back as in a real I/O engine, so that the measured
-            // overhead includes this work.
+            // The measured overhead includes the management of the slots, as in other engines.
             self.buffers.lend(request);
             self.buffers.take_back(request.slot);
             done.push(Completion { slot: request.slot, result: request.length as i32 });

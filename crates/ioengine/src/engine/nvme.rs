@@ -1,10 +1,10 @@
 //! The `nvme` I/O engine: sends commands to an NVMe namespace through io_uring
 //! (`IORING_OP_URING_CMD`), without the kernel's block layer.
 //!
-//! The commands are sent to the character device of the namespace (`/dev/ng0n1`), which needs Linux
+//! The commands are sent to the character device of the namespace (`/dev/ng0n1`). This needs Linux
 //! 5.19 or later (`linux/nvme_ioctl.h`, NVME_URING_CMD_IO). The kernel does not split, merge or
-//! schedule the commands, so the drive's limit on the size of a command applies to requests.
-//! Registered buffers and polled completions need Linux 6.1.
+//! schedule the commands, so a request must not exceed the drive's limit on the size of a command.
+//! Registered buffers and polled completions need Linux 6.1 or later.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -27,14 +27,15 @@ use crate::sys::ring::{ENTER_GETEVENTS, Handle};
 
 /// `_IOWR('N', 0x80, struct nvme_uring_cmd)` of linux/nvme_ioctl.h.
 const URING_COMMAND: u32 = 0xC048_4E80;
-/// Opcodes of the NVM command set.
+/// The opcodes Write and Read of the NVM command set.
 const WRITE: u8 = 0x01;
 const READ: u8 = 0x02;
 /// The opcode Zone Append of the Zoned Namespace command set.
 const ZONE_APPEND: u8 = 0x7d;
 /// The bit Force Unit Access in command word 12.
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
-/// How long a dropped engine waits for the drive before it leaks its buffers (ns).
+/// How long the drop of an engine waits for commands in flight (ns). If some remain, the buffers
+/// are leaked, because the drive may still write to them.
 const DRAIN_NS: u64 = 30_000_000_000;
 
 /// The `nvme` I/O engine: sends commands to an NVMe namespace through io_uring.
@@ -44,7 +45,6 @@ pub struct Nvme {
     owner: ThreadId,
     file: File,
     form: Form,
-    /// The memory of the slots. None only while the engine is being dropped.
     buffers: Option<SlotBuffers>,
     /// The length of the request in each slot (bytes).
     lengths: Vec<u32>,
@@ -53,26 +53,25 @@ pub struct Nvme {
     clock: Monotonic,
 }
 
-/// The parameters that all commands of an engine have in common.
+/// The parameters that are the same for all commands of an engine.
 #[derive(Clone, Copy, Debug)]
 struct Form {
     namespace: u32,
     block_shift: u32,
-    /// Whether writes are durable before they complete.
+    /// Whether writes have the bit Force Unit Access.
     is_durable: bool,
-    /// The size of the zones to which writes are appended (bytes). None if writes are not appended
-    /// but written at their offsets.
+    /// The size of a zone (bytes) if writes use Zone Append. None if writes use the Write command.
     appends_to: Option<u64>,
 }
 
-/// Returns the path of a namespace's character device, from the name of its block device:
-/// `/dev/ng0n1` for `nvme0n1`.
+/// Returns the path of a namespace's character device, for example `/dev/ng0n1` for the block
+/// device `nvme0n1`.
 pub(crate) fn character_device(block: &str) -> Option<PathBuf> {
     let rest = block.strip_prefix("nvme")?;
     Some(Path::new("/dev").join(format!("ng{rest}")))
 }
 
-/// Returns the namespaces of this host that accept commands through io_uring.
+/// Returns the names of the NVMe namespaces of this host that accept commands through io_uring.
 pub fn probe() -> Result<String, Error> {
     let ring = build::<Entry128, cqueue::Entry32>(2, EngineOptions::default());
     if ring.is_err() {
@@ -92,7 +91,7 @@ pub fn probe() -> Result<String, Error> {
     Ok(names.join(", "))
 }
 
-/// Returns the NVMe namespaces of this host that have zones and accept appends.
+/// Returns the names of this host's NVMe namespaces that support Zone Append.
 pub fn probe_appends() -> Result<String, Error> {
     probe()?;
     let names = zoned_namespaces(Path::new("/sys/block"));
@@ -102,8 +101,8 @@ pub fn probe_appends() -> Result<String, Error> {
     Ok(names.join(", "))
 }
 
-/// Returns the NVMe block devices that accept appends, sorted by name
-/// (Documentation/ABI/stable/sysfs-block).
+/// Returns the NVMe block devices that support Zone Append, sorted by name (`zone_append_max_bytes`
+/// in Documentation/ABI/stable/sysfs-block).
 fn zoned_namespaces(block_devices: &Path) -> Vec<String> {
     let entries = fs::read_dir(block_devices).into_iter().flatten().flatten();
     let takes_appends = |entry: &fs::DirEntry| {
@@ -121,7 +120,7 @@ fn unavailable(what: &str, remedy: &str) -> Result<String, Error> {
     Err(Error::new(ErrorKind::Unsupported, what).with_remedy(remedy))
 }
 
-/// Returns true if a file name in /dev is the name of a namespace's character device.
+/// Returns true if `name` is the name of a namespace's character device, for example `ng0n1`.
 fn is_namespace(name: &str) -> bool {
     let numbers = name.strip_prefix("ng").and_then(|rest| rest.split_once('n'));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -135,12 +134,14 @@ impl fmt::Debug for Nvme {
 }
 
 impl Nvme {
-    /// Creates an engine on the namespace whose block device has the kernel name `block`. Must be
-    /// called by the thread that will use the engine. `block_bytes` is the size of a logical block.
-    /// `zone_bytes` is the size of a zone, None if the namespace has no zones.
+    /// Creates an engine on a namespace. Must be called by the thread that will use the engine.
+    /// `block` is the kernel name of the namespace's block device, for example `nvme0n1`.
+    /// `block_bytes` is the size of a logical block. `zone_bytes` is the size of a zone, or None if
+    /// the namespace has no zones.
     ///
     /// # Errors
-    /// If permission or the drive is missing, or if the kernel does not support commands.
+    /// If the drive is missing, the caller has no permission to open it, or the kernel does not
+    /// support NVMe commands through io_uring.
     pub fn new(
         block: &str,
         block_bytes: u32,
@@ -209,8 +210,9 @@ impl Nvme {
         }
     }
 
-    /// Enters the kernel once to submit and wait. If the result is false, the caller has to call
-    /// again.
+    /// Submits all queued commands and waits for `wanted` completions, with one system call.
+    /// Returns false if the caller has to call again, because the call was interrupted or the
+    /// kernel did not accept all commands.
     fn enter(&mut self, wanted: u32, until_ns: Option<u64>) -> Result<bool, Error> {
         let to_submit = self.ring.submission().len() as u32;
         let timeout_ns = match until_ns {
@@ -245,8 +247,7 @@ impl Nvme {
 
 /// Converts an NVMe status to the error number that the block layer uses (`nvme_error_status`).
 fn errno_of(status: u32) -> i32 {
-    // The low bits are the status code type and the status code. The bits above are "do not retry"
-    // and "more".
+    // The low 11 bits contain the status code type and the status code.
     match status & 0x7ff {
         // Invalid Command Opcode, Invalid Field, Invalid Namespace or Format, Conflicting
         // Attributes.
@@ -265,11 +266,11 @@ fn errno_of(status: u32) -> i32 {
     }
 }
 
-/// Encodes a command as struct nvme_uring_cmd, which is 72 bytes long.
+/// Encodes a command as struct nvme_uring_cmd, which uses 72 of the 80 bytes.
 fn command(request: &Request, form: &Form, address: u64) -> [u8; 80] {
     let Form { namespace, block_shift, is_durable, appends_to } = *form;
     let is_write = request.op == Op::Write;
-    // An append command contains the first block of its zone, not the offset of the data.
+    // A Zone Append command contains the first block of the zone, not the offset of the data.
     let (opcode, offset) = match appends_to.filter(|_| is_write) {
         Some(zone_bytes) => (ZONE_APPEND, request.offset / zone_bytes * zone_bytes),
         None if is_write => (WRITE, request.offset),
@@ -283,7 +284,7 @@ fn command(request: &Request, form: &Form, address: u64) -> [u8; 80] {
     bytes[4..8].copy_from_slice(&namespace.to_ne_bytes());
     bytes[24..32].copy_from_slice(&address.to_ne_bytes());
     bytes[36..40].copy_from_slice(&request.length.to_ne_bytes());
-    // Command words 10 and 11 contain the first block, word 12 the number of blocks minus one.
+    // Words 10 and 11 contain the first block, and word 12 contains the number of blocks minus 1.
     bytes[40..48].copy_from_slice(&first.to_le_bytes());
     bytes[48..52].copy_from_slice(&(blocks | durable).to_ne_bytes());
     bytes
@@ -334,8 +335,8 @@ impl Engine for Nvme {
 }
 
 impl Drop for Nvme {
-    /// Waits for all commands in flight, so that the drive writes nothing into freed memory. If the
-    /// drive does not answer, the buffers are leaked.
+    /// Waits for all commands in flight, so that the drive does not write to freed memory. If
+    /// commands remain after `DRAIN_NS`, leaks the buffers.
     fn drop(&mut self) {
         let until = self.clock.now_ns() + DRAIN_NS;
         let mut done = Vec::new();
@@ -345,8 +346,8 @@ impl Drop for Nvme {
                 break;
             }
         }
-        // Ring registrations are per thread. On another thread, the same index would belong to
-        // another ring.
+        // The kernel registers ring descriptors per thread. In another thread, the same index may
+        // belong to another ring.
         if self.owner == thread::current().id() {
             self.handle.unregister(self.ring.as_raw_fd());
         }

@@ -1,5 +1,5 @@
 //! Options of I/O engines: submission by a kernel thread, polled completions, uncached buffered
-//! I/O, individually durable writes, and appends to zones.
+//! I/O, writes that are durable when they complete, and appends to zones.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::mode::Caching;
 use crate::sys;
 
-/// The requested options. By default, none is requested.
+/// The requested options of an I/O engine. By default, no option is requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EngineOptions {
     /// Whether [`EngineOption::SqPoll`] is requested.
@@ -21,8 +21,8 @@ pub struct EngineOptions {
     pub fua: bool,
     /// Whether [`EngineOption::ZoneAppend`] is requested.
     pub zone_append: bool,
-    /// Whether the engine may move between threads. If false, an io_uring belongs to the thread
-    /// that created it, which saves the kernel some work per request.
+    /// Whether the engine may move between threads. If false, only the thread that created the
+    /// engine may use it, which saves the kernel some work per io_uring request.
     pub any_thread: bool,
 }
 
@@ -33,14 +33,14 @@ pub enum EngineOption {
     SqPoll,
     /// With io_uring, the kernel polls the device for completions (IORING_SETUP_IOPOLL).
     IoPoll,
-    /// Buffered requests leave nothing in the page cache (RWF_DONTCACHE).
+    /// Buffered requests do not leave their data in the page cache (RWF_DONTCACHE).
     Uncached,
     /// Each write is durable before it completes (RWF_DSYNC). On a device with a volatile cache,
     /// the kernel uses Forced Unit Access if the device supports it, otherwise a cache flush.
     Fua,
-    /// With the engine `nvme`, each write is appended to the zone that contains its offset, and the
-    /// drive chooses the block (Zone Append, NVMe Zoned Namespace Command Set). Therefore a zone
-    /// accepts several writes at the same time.
+    /// With the engine `nvme`, each write is appended to the zone that contains its offset (Zone
+    /// Append, NVMe Zoned Namespace Command Set). The drive chooses the block, so several writes to
+    /// a zone can be in flight.
     ZoneAppend,
 }
 
@@ -51,7 +51,7 @@ pub struct OptionAvailability {
     pub option: EngineOption,
     /// Whether the kernel offers the option. A target may still not support it.
     pub available: bool,
-    /// Details about the option, or why it is unavailable and what would help.
+    /// Details about the option. If it is unavailable, the reason and a remedy.
     pub detail: String,
 }
 
@@ -65,7 +65,7 @@ impl EngineOption {
         EngineOption::ZoneAppend,
     ];
 
-    /// Returns the name of the option in results, which is fio's name if fio has the option.
+    /// Returns the name of the option. It is the same as in fio if fio has the option.
     pub fn name(self) -> &'static str {
         match self {
             EngineOption::SqPoll => "sqthread_poll",
@@ -76,7 +76,6 @@ impl EngineOption {
         }
     }
 
-    /// Returns the name as it is written in error messages.
     fn quoted(self) -> String {
         format!("`{}`", self.name())
     }
@@ -91,12 +90,12 @@ impl EngineOption {
             }
             EngineOption::Fua => "each write is durable before it completes (RWF_DSYNC)",
             EngineOption::ZoneAppend => {
-                "writes append to zones, and the drive chooses the block (nvme)"
+                "each write is appended to a zone, at a block that the drive chooses (nvme)"
             }
         }
     }
 
-    /// Checks whether this host offers the option.
+    /// Checks whether this host supports the option.
     pub fn availability(self) -> OptionAvailability {
         let found = match self {
             EngineOption::SqPoll => {
@@ -116,7 +115,8 @@ impl EngineOption {
     }
 }
 
-/// Describes which block devices have poll queues, or how to get poll queues if there are none.
+/// Returns a text that lists the block devices with poll queues. If there are none, the text
+/// explains how to enable poll queues.
 fn polled_devices(folder: &Path) -> String {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let polled = entries.filter(|entry| {
@@ -139,15 +139,15 @@ pub(crate) const POLL_REMEDY: &str = concat!(
     "virtio_scsi.virtscsi_poll_queues=2)"
 );
 
-/// Checks whether the file system of the running executable supports uncached reads, with a read
-/// past the end of the executable, which transfers nothing.
+/// Checks whether the file system of the running executable supports uncached reads. The test reads
+/// past the end of the executable, so it transfers no data.
 fn uncached_here() -> Result<String, Error> {
     let itself = "/proc/self/exe";
     let file = std::fs::File::open(itself);
     let file = file.map_err(|e| Error::io(format!("opening {itself}"), e))?;
     match sys::reads_uncached(&file) {
         Ok(()) => {
-            Ok("depends on the file system; supported where this executable is stored".to_owned())
+            Ok("depends on the file system; works on the file system of this program".to_owned())
         }
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
             let what = "the file system of this executable does not support RWF_DONTCACHE";
@@ -187,15 +187,15 @@ impl EngineOptions {
         self.read_flags() | if self.fua { libc::RWF_DSYNC } else { 0 }
     }
 
-    /// Returns the request flags as text, for [`crate::engine::Setup::features`].
+    /// Returns the names of the request flags, for [`crate::engine::Setup::features`].
     pub(crate) fn request_features(self) -> String {
         let names = [(self.uncached, "RWF_DONTCACHE"), (self.fua, "RWF_DSYNC on writes")];
         let names: Vec<&str> = names.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
         names.join(", ")
     }
 
-    /// Checks that the I/O engine supports all requested options, and that they have an effect in
-    /// the caching mode.
+    /// Checks that the I/O engine supports all requested options, and that each option has an
+    /// effect in this caching mode, for example with direct I/O.
     ///
     /// # Errors
     /// `ErrorKind::Usage` with a remedy.
@@ -216,7 +216,7 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
         return refuse(why, format!("use `engine` io_uring, or drop {flag}"));
     }
     if !engine_kind.does_io() || engine_kind == EngineKind::Mmap {
-        let why = format!("is a flag of kernel requests, but `engine` {engine_kind} issues none");
+        let why = format!("needs read and write calls, which `engine` {engine_kind} does not make");
         return refuse(why, format!("use another `engine`, or drop {flag}"));
     }
     if option == EngineOption::ZoneAppend && engine_kind != EngineKind::Nvme {
@@ -224,12 +224,12 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
         return refuse(why, format!("use `engine` nvme, or drop {flag}"));
     }
     if option == EngineOption::Uncached && engine_kind == EngineKind::Network {
-        let why = "is for files, because a network target does not use the page cache".to_owned();
+        let why = "needs a file, because network targets do not use the page cache".to_owned();
         return refuse(why, format!("drop {flag}"));
     }
     match (option, caching) {
         (EngineOption::IoPoll, mode) if !mode.is_direct() => refuse(
-            format!("polls the device, but {mode} requests wait for the page cache"),
+            format!("needs direct I/O, because {mode} requests wait for the page cache"),
             "use `direct`".to_owned(),
         ),
         (EngineOption::Uncached, mode) if mode.is_direct() => refuse(
@@ -245,7 +245,8 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
 }
 
 impl EngineSpec {
-    /// Checks that the parameters work on a target that is opened in this caching mode.
+    /// Checks that the engine, depth and options can be combined with each other and with this
+    /// caching mode.
     ///
     /// # Errors
     /// `ErrorKind::Usage` with a remedy.

@@ -1,8 +1,8 @@
-//! A wrapper that combines several files into one striped target. It splits requests at chunk
-//! boundaries, and a request completes when its last piece completes.
+//! An engine that combines several files into one striped target. It splits each request at chunk
+//! boundaries into pieces. A request completes when its last piece completes.
 //!
-//! One inner engine serves all files of the stripe, so each batch enters the kernel only once. Each
-//! piece has its own slot in the inner engine. The pieces of a request share its buffer memory.
+//! One inner engine issues the pieces for all files, so each batch still needs only one system
+//! call. Each piece has its own slot in the inner engine.
 
 use crate::clock::{Clock, Monotonic};
 use crate::engine::{Engine, Setup};
@@ -10,41 +10,38 @@ use crate::error::{Error, ErrorKind};
 use crate::request::{Completion, Request};
 use crate::stripe::Layout;
 
-/// The maximum number of pieces in flight (half of the largest io_uring submission queue).
+/// The maximum number of pieces in flight. It equals the maximum depth of io_uring with SQPOLL.
 const PIECES_MAX: u64 = 16_384;
 
-/// A wrapper that combines several files into one striped target. It splits requests at chunk
-/// boundaries, and a request completes when its last piece completes.
+/// An engine that combines several files into one striped target. It splits each request at chunk
+/// boundaries into pieces. A request completes when its last piece completes.
 #[derive(Debug)]
 pub struct Striped<E> {
     inner: E,
     layout: Layout,
     pieces_bits: u32,
-    /// The state of the request in each slot.
     requests: Vec<PendingRequest>,
-    /// The result of the piece in each slot of the inner engine.
+    /// For each slot of the inner engine, the result of its piece.
     results: Vec<i32>,
-    /// The number of `requests` that are in flight.
     in_flight: u32,
     pieces: Vec<Request>,
     arrived: Vec<Completion>,
     clock: Monotonic,
 }
 
-/// The request in a slot (None if the slot is free), and the number of its pieces that have not
-/// completed.
+/// The request in a slot, and the number of its pieces in flight. The request is None if the slot
+/// is free.
 #[derive(Clone, Copy, Debug, Default)]
 struct PendingRequest {
     request: Option<Request>,
     pieces_left: u32,
 }
 
-/// Returns the base-2 logarithm of the maximum number of pieces per request, which is rounded up to
-/// a power of two.
+/// Returns the maximum number of pieces per request, rounded up to a power of two, as its base-2
+/// logarithm.
 ///
 /// # Errors
-/// `ErrorKind::Usage`, if depth, request size and chunk size would lead to more than `PIECES_MAX`
-/// pieces in flight.
+/// `ErrorKind::Usage` if more than 16384 pieces could be in flight.
 pub fn pieces_bits(layout: &Layout, depth: u32, request_bytes: u32) -> Result<u32, Error> {
     let pieces = layout.pieces_max(request_bytes).next_power_of_two();
     if pieces.saturating_mul(u64::from(depth)) > PIECES_MAX {
@@ -60,8 +57,8 @@ pub fn pieces_bits(layout: &Layout, depth: u32, request_bytes: u32) -> Result<u3
 }
 
 impl<E: Engine> Striped<E> {
-    /// Wraps an engine on all files of the stripe. In this engine, each group of `1 << pieces_bits`
-    /// slots must share its memory.
+    /// Wraps an engine on all files of the stripe. Each group of `1 << pieces_bits` slots of
+    /// `inner` must share one memory area.
     pub fn new(inner: E, layout: Layout, pieces_bits: u32) -> Self {
         let slots = (inner.slots() >> pieces_bits) as usize;
         Striped {
@@ -77,7 +74,7 @@ impl<E: Engine> Striped<E> {
         }
     }
 
-    /// Splits a request into pieces and queues them for submission.
+    /// Splits a request into pieces and appends them to `pieces`.
     fn split(&mut self, request: &Request) {
         let first = request.slot << self.pieces_bits;
         let mut within = request.within;
@@ -119,8 +116,8 @@ impl<E: Engine> Striped<E> {
         self.arrived.clear();
     }
 
-    /// Combines the results of the pieces. Returns the number of bytes that were transferred
-    /// without a gap from the beginning of the request, or an error if the first piece failed.
+    /// Combines the results of a request's pieces. Returns the number of bytes before the first
+    /// gap, or a negated error number if the first piece failed.
     fn outcome(&self, request: &Request) -> i32 {
         let first = (request.slot << self.pieces_bits) as usize;
         let mut moved = 0;
@@ -277,7 +274,7 @@ mod tests {
 
     #[test]
     fn members_work_at_the_same_time() {
-        // Each of the 4 devices of the stripe serves 4 of the 16 chunks, one chunk at a time.
+        // Each of the 4 devices serves 4 of the 16 requests, one after the other.
         let truth = Truth { fixed_ns: 2_000_000, ..Truth::default() };
         let devices = (0..4).map(|_| DelayDevice::new(truth.clone())).collect();
         let spec = EngineSpec {

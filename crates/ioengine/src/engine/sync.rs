@@ -1,7 +1,7 @@
 //! The `sync` I/O engine: issues one blocking pread(2) or pwrite(2) at a time. Requests with flags
 //! use preadv2(2) or pwritev2(2).
 //!
-//! Simple programs do I/O in this way. A deadline cannot interrupt a blocked request.
+//! A deadline cannot interrupt a blocked request.
 
 use crate::buffer::SlotBuffers;
 use crate::engine::{Engine, EngineOptions, EngineSpec, Files, Setup};
@@ -31,7 +31,8 @@ impl Sync {
         let flags = if write { self.options.write_flags() } else { self.options.read_flags() };
         let descriptor = self.files.descriptor(request);
         let memory = self.buffers.lend(request);
-        // SAFETY: the slot is lent until the call has returned.
+        // SAFETY: `memory` is the slot of this request, which no other code can access until
+        // `take_back`.
         let result =
             unsafe { sys::transfer(descriptor, write, memory, length, request.offset, flags) };
         self.buffers.take_back(request.slot);

@@ -1,9 +1,8 @@
 //! The `threads` I/O engine: a pool of threads that keeps `depth` blocking requests in flight.
 //!
-//! The pool has one thread per slot. Each thread takes requests from a queue, transfers the data
-//! with pread(2) or pwrite(2), and appends the result to a list on which the caller waits. The
-//! engine works on every kernel and every file, but each request is handed over between threads
-//! twice.
+//! Each thread takes requests from a queue, transfers the data with pread(2) or pwrite(2), and
+//! appends the result to a list. The engine works on every kernel and every file. Its overhead is
+//! high, because each request is passed to another thread and its result is passed back.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -50,13 +49,13 @@ struct Pool {
     ready: Condvar,
 }
 
-/// Locks a mutex. Poisoning is ignored, because no critical section of this module panics half-way.
+/// Locks a mutex. Ignores poisoning, because no code in this module panics while it holds a lock.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Pool {
-    /// Runs the main loop of a pool thread.
+    /// Processes requests until the queue is closed. Each thread of the pool runs this loop.
     fn serve(&self, files: &Files, options: EngineOptions) {
         while let Some(job) = self.next_job() {
             let Job { request, memory } = job;
@@ -169,12 +168,12 @@ impl Engine for Threads {
 }
 
 impl Drop for Threads {
-    /// Waits until every thread has finished its request, because the buffers are freed next.
+    /// Waits until all threads have ended, because the buffers are freed next.
     fn drop(&mut self) {
         lock(&self.pool.queue).closed = true;
         self.pool.work.notify_all();
         for handle in self.handles.drain(..) {
-            // The threads return nothing, and a panic was already printed.
+            // An error means that the thread panicked, which was already printed.
             let _ = handle.join();
         }
     }

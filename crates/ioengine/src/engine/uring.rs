@@ -1,19 +1,17 @@
 //! The `io_uring` I/O engine.
 //!
-//! The engine requests the fastest set of setup flags (single issuer, deferred task work, no
-//! submission array). If the kernel refuses a set, the engine tries the next slower set. It
-//! registers the ring, the files and the contiguous buffer if the kernel allows it. Each call
-//! enters the kernel once: one system call submits the batch and waits. Then the call reaps all
-//! completions that are ready. If the engine may move between threads, its ring does not use the
-//! flags that tie a ring to one thread. The task work of such a ring runs whenever the kernel
-//! requests it.
+//! The engine first tries the fastest setup flags (SINGLE_ISSUER, DEFER_TASKRUN, NO_SQARRAY). If
+//! the kernel rejects them, the engine tries slower sets of flags. An engine that may move between
+//! threads does not use SINGLE_ISSUER and DEFER_TASKRUN, because they tie the ring to one thread.
+//! The engine registers the ring, the files and the buffers if the kernel allows this. One system
+//! call submits a batch and waits for completions.
 //!
-//! With a submission thread in the kernel (SQPOLL), a call enters the kernel only to wake this
-//! thread when it sleeps, or to wait when no completion is ready. Each engine has its own
-//! submission thread, which spins on a CPU until it has been idle for `SQ_IDLE_MS`.
+//! With SQPOLL, a kernel thread submits the requests, and each engine has its own thread. The
+//! engine calls the kernel only to wake this thread or to wait for completions. The thread spins
+//! until it has been idle for `SQ_IDLE_MS`.
 //!
-//! With polled completions (IOPOLL), the kernel spins on the device's queue. A deadline cannot
-//! interrupt this spinning: the engine checks the deadline only between system calls.
+//! With IOPOLL, the kernel polls the device for completions. A deadline cannot interrupt this, so
+//! the engine checks the deadline only between system calls.
 
 use std::fmt;
 use std::fs::File;
@@ -34,22 +32,22 @@ use crate::request::{Completion, Op, Request};
 use crate::sys;
 use crate::sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAKEUP, Handle};
 
-/// The maximum size of one registered buffer in the kernel (bytes).
+/// The maximum size of a buffer that io_uring can register (bytes).
 pub(crate) const REGISTERED_BYTES_MAX: usize = 1 << 30;
-/// How long a dropped engine waits for the device before it leaks its buffers (ns).
+/// How long the drop of an engine waits for requests in flight (ns). If some remain, the buffers
+/// are leaked, because the device may still write to them.
 const DRAIN_NS: u64 = 30_000_000_000;
-/// How long the SQPOLL thread spins without submissions before it sleeps (ms). The time is longer
-/// than a disk request, so that the thread does not sleep within a trial. It is short, so that
-/// little CPU time is wasted at the end of a trial.
+/// How long the SQPOLL thread spins without submissions before it sleeps (ms). This is longer than
+/// a disk request takes, so that the thread does not sleep during a trial.
 const SQ_IDLE_MS: u32 = 50;
-/// The maximum number of submission queue entries in the kernel.
+/// The maximum number of submission queue entries of an io_uring.
 const ENTRIES_MAX: u32 = 32_768;
-/// The maximum depth with SQPOLL, whose submission queue must have twice as many entries. The
-/// kernel thread frees the entries of a batch only after the whole batch. By then, requests of the
-/// batch may already be complete and their slots submitted again.
+/// The maximum depth with SQPOLL, which needs two queue entries per slot. The kernel thread frees
+/// the entries of a batch only after it has submitted the whole batch. Until then, slots of the
+/// batch may already be reused for new requests.
 pub(crate) const SQ_POLL_DEPTH_MAX: u32 = ENTRIES_MAX / 2;
 
-/// The io_uring features that a ring uses.
+/// The features that an io_uring instance uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct UringFeatures {
     /// Whether IORING_SETUP_SINGLE_ISSUER and IORING_SETUP_DEFER_TASKRUN are set.
@@ -62,11 +60,11 @@ pub struct UringFeatures {
     pub sq_poll: bool,
     /// Whether IORING_SETUP_IOPOLL is set, because the caller requested it.
     pub io_poll: bool,
-    /// Whether the ring's own descriptor is registered.
+    /// Whether the descriptor of the ring is registered (IORING_REGISTER_RING_FDS).
     pub registered_ring: bool,
-    /// Whether the files are registered.
+    /// Whether the target files are registered (IORING_REGISTER_FILES).
     pub registered_file: bool,
-    /// Whether the buffers are registered.
+    /// Whether the buffers are registered (IORING_REGISTER_BUFFERS).
     pub registered_buffers: bool,
 }
 
@@ -93,22 +91,21 @@ pub struct Uring {
     handle: Handle,
     owner: ThreadId,
     files: Files,
-    /// The memory of the slots. None only while the engine is being dropped.
     buffers: Option<SlotBuffers>,
     features: UringFeatures,
     options: EngineOptions,
-    /// For each slot, whether the kernel refused its last request with EAGAIN. On Linux 6.1, but
-    /// not on 6.12, dm-crypt refuses requests that would block, however often they are submitted.
-    /// Therefore the next request of such a slot is passed to a kernel thread that may block
-    /// (IOSQE_ASYNC).
+    /// For each slot, whether its last request failed with EAGAIN. The next request of such a slot
+    /// is passed to a kernel thread that may block (IOSQE_ASYNC). Otherwise dm-crypt on Linux 6.1
+    /// (but not on 6.12) would refuse the request again each time, because it would block.
     refused: Vec<bool>,
     any_refused: bool,
     clock: Monotonic,
 }
 
-/// Returns the sets of setup flags to try, best first. Requested options are in every set. With
-/// SQPOLL, the kernel thread runs the task work. With `any_thread`, the submitting thread may never
-/// enter the kernel again to run it. In both cases the task work cannot be deferred.
+/// Returns the sets of setup flags to try, fastest first. Each set contains the requested options.
+/// DEFER_TASKRUN and COOP_TASKRUN leave completion work to the next system call of the submitting
+/// thread. They are not used with SQPOLL, where the kernel thread does this work, and with
+/// `any_thread`, where the submitting thread may never make another system call.
 fn flag_sets(options: EngineOptions) -> Vec<UringFeatures> {
     let flag_set = |defer_taskrun, coop_taskrun, no_sqarray| UringFeatures {
         defer_taskrun,
@@ -129,7 +126,7 @@ fn flag_sets(options: EngineOptions) -> Vec<UringFeatures> {
     ]
 }
 
-/// Creates a ring with the best set of flags that the kernel accepts.
+/// Creates a ring with the fastest set of flags that the kernel accepts.
 pub(crate) fn build<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
     slots: u32,
     options: EngineOptions,
@@ -164,9 +161,9 @@ pub(crate) fn build<S: squeue::EntryMarker, C: cqueue::EntryMarker>(
     Err(setup_error_with(options, last))
 }
 
-/// Calls `build` and retries on ENOMEM, for two seconds at most. After a ring was closed, its
-/// memory still counts against the limit on locked memory for some milliseconds, and for longer on
-/// a busy machine.
+/// Calls `build` and retries on ENOMEM for about two seconds. The memory of a closed ring counts
+/// towards the limit on locked memory until the kernel frees it, some milliseconds later (longer on
+/// a busy machine).
 fn retry_on_enomem<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for wait_ms in [1, 4, 16, 64, 128, 256, 512, 1024] {
         match build() {
@@ -179,7 +176,7 @@ fn retry_on_enomem<T>(build: impl Fn() -> io::Result<T>) -> io::Result<T> {
     build()
 }
 
-/// Returns the error for a ring that could not be set up with the requested options.
+/// Returns the error for a failed setup of a ring with the requested options.
 fn setup_error_with(options: EngineOptions, source: io::Error) -> Error {
     let requested = match (options.sq_poll, options.io_poll) {
         (false, false) => return setup_error(source),
@@ -189,7 +186,7 @@ fn setup_error_with(options: EngineOptions, source: io::Error) -> Error {
     };
     let plain = || build::<Entry, cqueue::Entry>(2, EngineOptions::default()).is_ok();
     match source.raw_os_error() {
-        // io_uring works without the option, so the option causes the error.
+        // io_uring works without the options, so the options cause the error.
         Some(libc::EPERM | libc::EINVAL | libc::EACCES) if plain() => {
             let what = format!("setting up io_uring with {}", requested.0);
             Error::io(what, source).of_kind(ErrorKind::Unsupported).with_remedy(format!(
@@ -217,12 +214,12 @@ fn setup_error(source: io::Error) -> Error {
     }
 }
 
-/// Returns the io_uring features of this host.
+/// Returns the names of the io_uring features that an engine uses on this host.
 pub fn probe() -> Result<String, Error> {
     probe_with(EngineOptions::default())
 }
 
-/// Returns the io_uring features of this host with these options.
+/// Returns the names of the io_uring features that an engine with these options uses on this host.
 pub(crate) fn probe_with(options: EngineOptions) -> Result<String, Error> {
     let (ring, mut features) = build::<Entry, cqueue::Entry>(2, options)?;
     let handle = Handle::new(ring.as_raw_fd());
@@ -231,9 +228,9 @@ pub(crate) fn probe_with(options: EngineOptions) -> Result<String, Error> {
     Ok(features.to_string())
 }
 
-/// Tries one polled read of the first `bytes` of a file that is open for direct I/O, and returns
-/// its completion. On a device without poll queues the result is EOPNOTSUPP, unless the kernel
-/// falls back to interrupts.
+/// Reads the first `bytes` of a file with polled completion, to test whether the device supports
+/// polling. The file must be open for direct I/O. If the device has no poll queues, the result is
+/// EOPNOTSUPP, or the kernel falls back to interrupts.
 pub(crate) fn probe_polled_read(file: Arc<File>, bytes: u32) -> Result<Completion, Error> {
     let spec = EngineSpec {
         engine_kind: EngineKind::IoUring,
@@ -262,7 +259,7 @@ impl Uring {
         let buffers = files.buffers(spec)?;
         let (ring, mut features) = build(files.slots(spec), spec.options)?;
         if !ring.params().is_feature_ext_arg() {
-            let what = "this kernel's io_uring has no time limit for waits (needs Linux 5.11)";
+            let what = "this kernel's io_uring does not support wait timeouts (needs Linux 5.11)";
             return Err(Error::new(ErrorKind::Unsupported, what)
                 .with_remedy("use `engine` libaio or threads"));
         }
@@ -296,7 +293,7 @@ impl Uring {
         })
     }
 
-    /// Pushes requests onto the submission queue. The kernel sees them when the function returns.
+    /// Adds requests to the submission queue. The kernel can see them when the function returns.
     #[inline]
     fn queue(&mut self, batch: &[Request]) {
         let buffers = self.buffers.as_mut().expect("the buffers exist until the engine is dropped");
@@ -318,8 +315,9 @@ impl Uring {
         }
     }
 
-    /// Enters the kernel once to submit and wait. If the result is false, the caller has to call
-    /// again, because the call was interrupted or the kernel is short of resources.
+    /// Submits all queued requests and waits for `wanted` completions, with one system call.
+    /// Returns false if the caller has to call again, because the call was interrupted or the
+    /// kernel did not accept all requests.
     #[inline]
     fn enter(&mut self, wanted: u32, until_ns: Option<u64>) -> Result<bool, Error> {
         let to_submit = self.ring.submission().len() as u32;
@@ -337,9 +335,8 @@ impl Uring {
         }
     }
 
-    /// Enters the kernel in SQPOLL mode to wait for completions, to wake the kernel thread if it
-    /// sleeps, or both. The kernel wakes the thread before it waits, so an interrupted wait needs
-    /// no second wake-up.
+    /// Wakes the SQPOLL thread if `asleep` is true, and then waits for `wanted` completions, with
+    /// one system call. A call whose wait is interrupted has already woken the thread.
     fn enter_with_sqpoll(
         &mut self,
         wanted: u32,
@@ -361,17 +358,16 @@ impl Uring {
         }
     }
 
-    /// Returns true if the SQPOLL thread sleeps although entries are waiting. Must be called after
-    /// the entries were published, because otherwise the thread could fall asleep without having
-    /// seen them.
+    /// Returns true if the SQPOLL thread sleeps while requests are in the submission queue. Must be
+    /// called after `queue`. Otherwise the thread could fall asleep after this check without having
+    /// seen the requests.
     #[inline]
     fn must_wake_sqpoll_thread(&mut self) -> bool {
         let queue = self.ring.submission();
         queue.need_wakeup() && !queue.is_empty()
     }
 
-    /// Waits as [`Engine::submit_and_wait`] does, in SQPOLL mode. `goal` is the number of
-    /// completions in `done` to wait for.
+    /// With SQPOLL, waits until `done` contains `goal` completions or the deadline has passed.
     fn wait_with_sqpoll(
         &mut self,
         goal: usize,
@@ -407,7 +403,6 @@ impl Uring {
     }
 }
 
-/// Returns the submission queue entry of a request.
 #[inline]
 fn entry(
     features: &UringFeatures,
@@ -418,7 +413,7 @@ fn entry(
 ) -> Entry {
     let (length, offset) = (request.length, request.offset);
     let fixed_buffer = features.registered_buffers;
-    // The opcode builders are generic over the type of descriptor, so this is a macro.
+    // A macro is used because `$fd` has a different type for registered files.
     macro_rules! build {
         ($fd:expr) => {
             match (request.op, fixed_buffer) {
@@ -496,8 +491,8 @@ impl Engine for Uring {
 }
 
 impl Drop for Uring {
-    /// Waits for all requests in flight, so that the kernel writes nothing into freed memory. If
-    /// the device does not answer, the buffers are leaked.
+    /// Waits for all requests in flight, so that the kernel does not write to freed memory. If
+    /// requests remain after `DRAIN_NS`, leaks the buffers.
     fn drop(&mut self) {
         let until = self.clock.now_ns() + DRAIN_NS;
         let mut done = Vec::new();
@@ -507,13 +502,14 @@ impl Drop for Uring {
                 break;
             }
         }
-        // The kernel destroys a ring some time after it is closed. Until then, registered files
-        // stay open, so the space of deleted files is not freed and the mount stays busy.
+        // The kernel destroys a ring some time after its descriptor is closed. Until then,
+        // registered files stay open, so the file system cannot be unmounted and the space of
+        // deleted files is not freed.
         if self.features.registered_file && self.in_flight() == 0 {
             let _ = self.ring.submitter().unregister_files();
         }
-        // Ring registrations are per thread. On another thread, the same index would belong to
-        // another ring.
+        // The kernel registers ring descriptors per thread. In another thread, the same index may
+        // belong to another ring.
         if self.owner == thread::current().id() {
             self.handle.unregister(self.ring.as_raw_fd());
         }
@@ -532,7 +528,7 @@ mod tests {
 
     const BLOCK: u32 = 4096;
 
-    /// Creates an engine with SQPOLL on a cached file of 64 blocks. None if this host has no
+    /// Creates an engine with SQPOLL on a file of 64 blocks. None if this host does not support
     /// SQPOLL.
     fn sqpoll_engine(depth: u32) -> Option<Uring> {
         let mut file = tempfile::tempfile().unwrap();
@@ -634,7 +630,7 @@ mod tests {
         }
         let mut engine = Uring::new(Arc::clone(&file), &spec).unwrap();
         for _ in 0..20 {
-            // Each thread ends with requests in flight, and the next thread reaps them.
+            // The thread ends with requests in flight, and the main thread reaps them.
             let handed_on = thread::spawn(move || {
                 let batch: Vec<Request> = (0..depth).map(read).collect();
                 engine.submit_and_wait(&batch, 0, None, &mut Vec::new()).unwrap();
@@ -657,7 +653,7 @@ mod tests {
         }
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&[1; BLOCK as usize]).unwrap();
-        // Buffered requests have no device queue that could be polled.
+        // The file is not open for direct I/O, so its reads cannot be polled.
         let answer = probe_polled_read(Arc::new(file), BLOCK).unwrap();
         assert_eq!(answer.result, -libc::EOPNOTSUPP);
     }

@@ -1,6 +1,6 @@
-//! Finds the block device that stores a file: the device of its file system or, if file systems are
-//! stacked (overlay, a FUSE mirror), of the lower file system. If there are several devices, the
-//! result is None, because the counters of one device would show only a part of the I/O.
+//! Finds the block device that stores a file. If file systems are stacked (overlay, a FUSE mirror),
+//! this is the device of the lowest file system. If a file system has several devices, the result
+//! is None, because the counters of one device would show only a part of the I/O.
 
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::FileTypeExt;
@@ -17,13 +17,13 @@ pub fn device_of(path: &Path) -> Option<Device> {
     Device::of(number).or_else(|| device_beneath(&mount::of_data(&full, number)?))
 }
 
-/// Returns the block device of a mounted file system.
 pub(super) fn device_beneath(mount: &Mount) -> Option<Device> {
     Device::of(mount.device).or_else(|| source_device(mount))
 }
 
-/// Returns the device from which a file system was mounted. This is for file systems with anonymous
-/// device numbers (btrfs). None if a btrfs has several devices.
+/// Returns the block device that is named in the mount table. btrfs needs this, because the device
+/// number of its files belongs to no block device. None if there is no block device, or if a btrfs
+/// has several.
 fn source_device(mount: &Mount) -> Option<Device> {
     if mount.file_system == "btrfs" && btrfs_devices(&mount.source) > 1 {
         return None;

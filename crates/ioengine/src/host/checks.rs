@@ -1,5 +1,4 @@
-//! Checks whether a target supports engine options: polled requests, uncached requests, and
-//! commands for NVMe drives.
+//! Checks whether a target supports polled requests, uncached requests and the engine `nvme`.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -11,9 +10,9 @@ use crate::host::HostTarget;
 use crate::sys;
 
 impl HostTarget {
-    /// Returns an error if the device has no poll queues. Some kernels then silently fall back to
-    /// interrupts, so sysfs is checked first. If sysfs has no information, the function tries a
-    /// polled read.
+    /// Returns an error if the device does not support polled requests. sysfs is checked first,
+    /// because without poll queues some kernels silently use interrupts. Then a polled read is
+    /// tried.
     pub(super) fn check_polled(&self, file: &Arc<File>) -> Result<(), Error> {
         let refuse = |what: String| {
             Err(Error::new(ErrorKind::Unsupported, what)
@@ -37,8 +36,9 @@ impl HostTarget {
         }
     }
 
-    /// Returns an error if the target is not a whole NVMe namespace, or if requests are longer than
-    /// the drive accepts. The engine `nvme` bypasses the block layer, which would split them.
+    /// Returns an error if the engine `nvme` cannot use the target. The target must be a whole NVMe
+    /// namespace. Requests must not be longer than the drive accepts: the engine bypasses the block
+    /// layer, so nothing splits them.
     pub(super) fn check_commands(&self, spec: &EngineSpec) -> Result<(), Error> {
         let usage = |what: String, remedy: String| {
             Err(Error::new(ErrorKind::Usage, what).with_remedy(remedy))

@@ -12,8 +12,7 @@ use crate::target::Coverage;
 const FIEMAP_EXTENT_LAST: u32 = 0x1;
 /// The flag of an extent that holds no written data, from linux/fiemap.h.
 const FIEMAP_EXTENT_UNWRITTEN: u32 = 0x800;
-/// The approximate maximum number of extents that are read. More extents would take seconds, so
-/// they are ignored.
+/// Reading stops after about this many extents, because more would take seconds.
 const EXTENTS_MAX: usize = 1 << 20;
 
 /// Returns the total size of the holes and of the unwritten extents between `start` and `size`

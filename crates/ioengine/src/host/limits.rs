@@ -1,5 +1,4 @@
-//! Resource limits of this process, and the kernel's counter of dirtied page cache. The limits are
-//! checked before a measurement. The counter is read before and after it.
+//! Reads resource limits of this process, and the amount of page cache that was dirtied since boot.
 
 use crate::sys;
 
@@ -20,8 +19,8 @@ pub fn address_space_left() -> Option<u64> {
     Some(limit.saturating_sub(mapped_kib << 10))
 }
 
-/// Returns how much page cache was dirtied since boot (bytes, from nr_dirtied in /proc/vmstat).
-/// None if the kernel does not report it.
+/// Returns the amount of page cache that was dirtied since boot (bytes). None if the kernel does
+/// not report `nr_dirtied` in /proc/vmstat.
 pub fn dirtied_bytes() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/vmstat").ok()?;
     let pages = text.lines().find_map(|line| line.strip_prefix("nr_dirtied "))?;

@@ -1,5 +1,5 @@
-//! Targets on a server. The caching mode of a network target is always direct. Each engine has its
-//! own connections, over which it also flushes its writes.
+//! Targets on a server. Their caching mode is always direct, because nothing is cached on this
+//! host. Each engine opens its own connections, and flushes its writes over these connections.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -43,7 +43,7 @@ impl HostTarget {
 }
 
 impl Remote {
-    /// Creates the engine of one worker, which opens its own connections.
+    /// Creates the engine of one worker. The engine opens its own connections.
     pub(super) fn engine(&self, spec: &EngineSpec) -> Result<HostEngine, Error> {
         if spec.engine_kind != EngineKind::Network {
             let what = format!("`engine` {} cannot use a network target", spec.engine_kind);

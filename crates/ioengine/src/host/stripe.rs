@@ -1,5 +1,5 @@
-//! A stripe over several targets of this host, to which chunks of a fixed size are assigned in
-//! turn.
+//! A stripe over several targets of this host, like RAID 0. Chunks of a fixed size are assigned to
+//! the targets in turn.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -13,7 +13,6 @@ use crate::host::HostTarget;
 use crate::stripe::Layout;
 use crate::target::{Alignment, Coverage, Hint, Scrub, Target, TargetKind};
 
-/// The targets of a stripe and the distribution of data over them.
 #[derive(Debug)]
 pub(super) struct Stripe {
     members: Vec<HostTarget>,
@@ -118,9 +117,7 @@ impl Stripe {
                 HostEngine::on_files(Files::of(files, bits), spec, Hint::Normal)?
             }
             (engine_kind, ..) => {
-                let what = format!(
-                    "`engine` {engine_kind} cannot access the targets of this stripe as files"
-                );
+                let what = format!("`engine` {engine_kind} cannot access this stripe");
                 return Err(Error::new(ErrorKind::Usage, what)
                     .with_remedy("use another `engine`, or drop `chunk_bytes`"));
             }
@@ -132,7 +129,7 @@ impl Stripe {
         self.layout.bytes(self.members.iter().map(Target::size_bytes).min().unwrap_or(0))
     }
 
-    /// Applies a hint to all members, for the rows of chunks that overlap the range.
+    /// Applies a hint to a range of the stripe, after extending the range to whole rows of chunks.
     pub(super) fn advise(&self, hint: Hint, offset: u64, bytes: u64) -> Result<(), Error> {
         let (from, bytes) = match bytes {
             0 => (self.rows(offset, 1).0, 0),
@@ -169,8 +166,8 @@ impl Stripe {
         self.members.iter().map(|member| member.coverage(from, bytes)).sum()
     }
 
-    /// Converts a range of the stripe to the range of each member that covers it, extended to whole
-    /// rows of chunks. Returns the offset and the length (bytes).
+    /// Returns the range of each member that contains its part of a range of the stripe, as offset
+    /// and length (bytes). The range is extended to whole chunks, so it is the same on all members.
     fn rows(&self, offset: u64, length: u64) -> (u64, u64) {
         let row = self.layout.chunk_bytes().saturating_mul(self.members.len() as u64);
         let from = offset / row * self.layout.chunk_bytes();

@@ -76,24 +76,23 @@ pub struct Address {
     pub port: u16,
     /// The path of the target on the server, decoded and without the leading slash.
     pub path: String,
-    /// The time without an answer after which the connection is given up.
+    /// The maximum time to wait for an answer of the server.
     pub timeout: Duration,
-    /// The region of the bucket. None if the address contains no region. Only addresses of S3 can
-    /// have one.
+    /// The region of an S3 bucket. None if the address contains no region.
     pub region: Option<String>,
     /// The address as it was written.
     text: String,
 }
 
 impl Address {
-    /// Returns true if the name of a target is the address of a network target.
+    /// Returns true if `name` is the address of a network target, such as `nbd://host/export`.
     pub fn is_network(name: &Path) -> bool {
         let name = name.to_string_lossy();
         let scheme = name.split_once("://").map(|(scheme, _)| scheme);
         scheme.is_some_and(|scheme| Scheme::ALL.iter().any(|known| known.name() == scheme))
     }
 
-    /// Returns host and port in the syntax that a resolver accepts.
+    /// Returns host and port, for example `host:10809` or `[::1]:10809`.
     pub fn server(&self) -> String {
         if self.host.contains(':') {
             format!("[{}]:{}", self.host, self.port)
@@ -102,7 +101,8 @@ impl Address {
         }
     }
 
-    /// Returns the server and path, which identify the target. User and options are not included.
+    /// Returns protocol, host, port and path, which identify the target. User and options are
+    /// omitted.
     pub(crate) fn place(&self) -> (&'static str, String, u16, &str) {
         (self.scheme.name(), self.host.to_ascii_lowercase(), self.port, &self.path)
     }
@@ -174,13 +174,13 @@ impl FromStr for Address {
     }
 }
 
-/// Returns true if the text after "://" may contain a password. The password may itself contain
-/// '/', '?' and '@'. Therefore the result is true if a ':' is not followed by a port, or if an '@'
-/// follows a ':'.
+/// Returns true if `rest`, the text after "://", may contain a password. This is assumed if a ':'
+/// is not followed by a port, or if an '@' follows a ':', because a password may itself contain
+/// '/', '?' and '@'.
 fn may_have_password(rest: &str) -> bool {
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let server = authority.rsplit('@').next().unwrap_or_default();
-    // The colons of an IPv6 address are in brackets.
+    // An IPv6 address is in brackets, so its colons are skipped.
     let behind = server.strip_prefix('[').and_then(|rest| rest.split_once(']'));
     let colon_and_port = match behind {
         Some((_, behind)) => behind,
@@ -196,7 +196,7 @@ fn may_have_password(rest: &str) -> bool {
 fn host_and_port(server: &str, default: u16) -> Result<(String, u16), String> {
     let (host, port) = match server.strip_prefix('[') {
         Some(rest) => {
-            let (host, after) = rest.split_once(']').ok_or("the '[' of the server has no ']'")?;
+            let (host, after) = rest.split_once(']').ok_or("the '[' in the address has no ']'")?;
             (host, after.strip_prefix(':'))
         }
         None => match server.split_once(':') {
@@ -213,7 +213,7 @@ fn host_and_port(server: &str, default: u16) -> Result<(String, u16), String> {
     Ok((host.to_owned(), port))
 }
 
-/// The options of an address, which follow the question mark.
+/// The options after the question mark of an address.
 struct Options {
     timeout: Duration,
     region: Option<String>,
@@ -239,7 +239,7 @@ impl Options {
     }
 }
 
-/// Describes the options that addresses of a protocol can have.
+/// Returns the part of an error message that lists the valid options of a protocol.
 fn known(scheme: Scheme) -> &'static str {
     match scheme {
         Scheme::S3 => "timeout=SECONDS and region=NAME are the valid options",
@@ -261,7 +261,7 @@ fn region(name: &str) -> Result<String, String> {
     Ok(name.to_owned())
 }
 
-/// Decodes %XX (RFC 3986, section 2.1).
+/// Decodes percent-encoded text (RFC 3986, section 2.1). For example, `%20` is a space.
 fn decode(text: &str) -> Result<String, String> {
     let wrong = || format!("'{text}' is not valid percent-encoded text");
     let mut bytes = Vec::with_capacity(text.len());

@@ -1,5 +1,5 @@
-//! The entry point of the fuzz target for the clients of all protocols. No bytes that a server
-//! sends may make a client panic or hang.
+//! The entry point for fuzzing the clients of all network protocols. No bytes that a server sends
+//! may make a client panic or hang.
 
 use std::io::Write;
 use std::net::{Shutdown, TcpStream};
@@ -9,12 +9,13 @@ use std::os::unix::net::UnixStream;
 use crate::network::{Access, Address, Credentials, Link, Scheme, Slots, Wire, connect_over};
 use crate::request::{Op, Request};
 
-/// Runs a client with a server that sends `bytes`, whatever the client requests. The first byte
-/// selects the protocol. Returns the number of completed requests.
+/// Runs a client with a simulated server. The first byte selects the protocol. The server sends the
+/// other bytes without regard to what the client requests. Returns the number of completed
+/// requests.
 pub fn network_server(bytes: &[u8]) -> usize {
     let Some((first, bytes)) = bytes.split_first() else { return 0 };
     let scheme = Scheme::ALL[usize::from(*first) % Scheme::ALL.len()];
-    // No server listens on this port. This matters for protocols that connect a second time.
+    // Additional connections are refused, because no server listens on port 1.
     let address = format!("{}://127.0.0.1:1/a/1?timeout=1", scheme.name());
     let Ok(address) = address.parse::<Address>() else { return 0 };
     let Ok((client, mut server)) = UnixStream::pair() else { return 0 };

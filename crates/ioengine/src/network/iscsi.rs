@@ -1,4 +1,4 @@
-//! The iSCSI client: accesses disks of a target with SCSI commands over TCP.
+//! The iSCSI client: accesses the disks of an iSCSI target (a server) with SCSI commands over TCP.
 //!
 //! Source: RFC 7143 for the protocol, SPC-4 and SBC-3 for the commands. Each connection is a
 //! separate session: login (`login`), queries about the disk (this file), then reads and writes
@@ -24,9 +24,9 @@ use crate::network::{Access, RemoteInfo};
 
 /// The maximum size of a request to a disk that reports no maximum (bytes).
 const REQUEST_BYTES_MAX: u32 = 16 << 20;
-/// The maximum number of times that a command of the set-up is sent. Instead of executing a
-/// command, a disk may answer with a unit attention to report a change, such as a power-on. The
-/// disk reports each change once to each session.
+/// The maximum number of times that a set-up command is sent. A disk may answer with a "unit
+/// attention" instead of executing the command, to report a change such as a power-on. The disk
+/// reports each change once to each session.
 const ATTEMPTS_MAX: u32 = 10;
 
 /// Logs in to the target and opens the disk.
@@ -58,7 +58,7 @@ pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     Ok(Opened { wire, protocol: Box::new(session), info })
 }
 
-/// Sends the commands that examine the disk before the first request, one after the other.
+/// Examines the disk before the first request. Sends one command at a time.
 struct Setup<'a> {
     wire: &'a mut Wire,
     session: &'a mut Session,
@@ -86,7 +86,7 @@ impl Setup<'_> {
         Ok(unit)
     }
 
-    /// Returns the size of the disk and the size of its blocks (bytes).
+    /// Returns the size of the disk and its block size (bytes).
     fn capacity(&mut self) -> Result<(u64, u32), Error> {
         let data = self.answer("READ CAPACITY", &scsi::read_capacity(), scsi::CAPACITY_BYTES)?;
         let capacity = Capacity::parse(&data);
@@ -102,8 +102,8 @@ impl Setup<'_> {
         }
     }
 
-    /// Returns whether the disk is write-protected and whether its write cache is on. If the disk
-    /// has no caching page, all mode pages are requested. A disk without any mode page counts as
+    /// Returns whether the disk is write-protected and whether its write cache is on. Requests the
+    /// caching page or, if this fails, all mode pages. If this also fails, the disk counts as
     /// writable.
     fn mode(&mut self) -> Result<Mode, Error> {
         for page in [scsi::CACHING_PAGE, scsi::ALL_PAGES] {
@@ -142,7 +142,7 @@ impl Setup<'_> {
         self.wire.refused(what, "check the LUN at the end of the address")
     }
 
-    /// Returns the data of the answer to a command. A failure of the command is an error.
+    /// Executes a command and returns the data of the answer, or an error if the command failed.
     fn answer(&mut self, name: &str, block: &CommandBlock, bytes: u8) -> Result<Vec<u8>, Error> {
         self.execute(block, bytes)?.map_err(|failure| {
             if failure.is_unknown_unit() {
@@ -222,8 +222,8 @@ impl Setup<'_> {
 
     fn send(&mut self, out: &mut Outbox) -> Result<(), Error> {
         while let Some(part) = out.parts.pop_front() {
-            // Commands of the set-up and answers to pings have no data in slots, so all parts are
-            // bytes.
+            // Set-up commands and answers to pings send no data from slots, so there are no other
+            // parts.
             if let Part::Bytes { bytes, .. } = part {
                 self.wire.send(&bytes)?;
             }
@@ -367,7 +367,6 @@ mod tests {
         server.write_all(&pdu(READY_TO_TRANSFER, FINAL, &ask, &[])).unwrap();
     }
 
-    /// Writes `memory` to the disk from slot 0 and returns the completion.
     fn write(link: &mut Link, memory: &mut [u8]) -> Completion {
         let mut slots = Slots::new(1);
         let length = memory.len() as u32;
@@ -420,8 +419,8 @@ mod tests {
             assert_eq!(write(&mut link, &mut [0x5a; 512]).result, 512);
             clock.now_ns() - start_ns
         });
-        // If the client did not react to data requests at once, a write would take at least one
-        // tick.
+        // A client that answers data requests only at the next tick needs at least one tick per
+        // write.
         let tick_ns = TICK.as_nanos() as u64;
         assert!(fastest_ns.min().unwrap() < tick_ns / 2, "each write waited for a tick");
         target.join().unwrap();
@@ -460,8 +459,8 @@ mod tests {
         assert!(error.to_string().contains("did not answer"), "{error}");
     }
 
-    /// Returns the bytes that a target sends if it requires a password, completes a read in two
-    /// PDUs, and completes a write.
+    /// Returns the bytes that a simulated target sends. The target requires a password, completes a
+    /// read in two PDUs, and then completes a write.
     fn conversation() -> Vec<u8> {
         let mut bytes = login_response(0, [0, 0], "TargetPortalGroupTag=1\0AuthMethod=CHAP\0");
         let challenge = "CHAP_A=5\0CHAP_I=39\0CHAP_C=0x000102030405060708090a0b0c0d0e0f\0";
@@ -513,11 +512,12 @@ mod tests {
             cut in any::<prop::sample::Index>(),
             repeated in 1..3_usize,
         ) {
-            // The first byte selects the third protocol in `network_server`, which is iSCSI.
+            // The first byte makes `network_server` select iSCSI.
             let mut bytes = vec![2];
             bytes.extend(conversation().repeat(repeated));
             for (at, value) in changes {
-                // Headers and texts are changed more often than the data at the end.
+                // The first 1100 bytes contain headers and texts. Most changes are made there, and
+                // few in the data.
                 let range = if value % 4 == 0 { bytes.len() } else { bytes.len().min(1100) };
                 let at = at.index(range).max(1);
                 bytes[at] = if value % 3 == 0 { bytes[at] ^ (1 << (value % 8)) } else { value };

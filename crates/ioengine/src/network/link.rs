@@ -1,9 +1,9 @@
 //! Transfers the bytes of one connection: sends messages, receives replies, and transfers payload
-//! directly to and from slots.
+//! directly between the socket and the memory of the requests.
 //!
-//! Only [`Link::wait`], [`Link::wait_once`] and [`Link::flush`] block. A link checks that every
-//! payload belongs to an outstanding request and fits into it. Otherwise the connection ends with
-//! an error.
+//! Only [`Link::wait`], [`Link::wait_once`] and [`Link::flush`] block. A link checks that received
+//! data belongs to an outstanding request and fits into the memory of this request. If not, the
+//! connection fails.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -26,16 +26,17 @@ pub(crate) struct Slots {
 // SAFETY: a piece is memory of the engine's buffers, which is lent to this value until it is taken
 // back.
 unsafe impl Send for Slots {}
-// SAFETY: a shared reference only reads a piece, to send it. Receiving needs a unique reference.
+// SAFETY: with a shared reference, a piece is only read, to send it. Receiving data into a piece
+// needs a unique reference.
 unsafe impl Sync for Slots {}
 
 impl Slots {
-    /// Creates the state of `count` slots, none of which has an outstanding request.
+    /// Creates `count` slots without outstanding requests.
     pub(crate) fn new(count: u32) -> Slots {
         Slots { lent: vec![None; count as usize] }
     }
 
-    /// Marks the request of a slot as outstanding.
+    /// Begins a request: marks its slot as outstanding, and stores where its memory is.
     ///
     /// # Safety
     /// The memory must be valid for `length` bytes, and no other code may use it until
@@ -49,21 +50,23 @@ impl Slots {
         self.lent.get_mut(slot as usize).and_then(Option::take).is_some()
     }
 
-    /// Returns the part of a request's memory into which data is received. None if the slot has no
-    /// outstanding request, or if the part is not inside the memory.
+    /// Returns `length` bytes of the memory of a request, beginning at offset `within`, to receive
+    /// data into them. None if the slot has no outstanding request, or if the bytes are not inside
+    /// the memory.
     fn part_mut(&mut self, slot: u32, within: u32, length: u32) -> Option<Piece> {
         self.part(slot, within, length)
     }
 
-    /// Returns the part of a request's memory from which data is sent. None if the slot has no
-    /// outstanding request, or if the part is not inside the memory.
+    /// Returns `length` bytes of the memory of a request, beginning at offset `within`, to send
+    /// them. None if the slot has no outstanding request, or if the bytes are not inside the
+    /// memory.
     fn part(&self, slot: u32, within: u32, length: u32) -> Option<Piece> {
         let whole = (*self.lent.get(slot as usize)?)?;
         let (within, length) = (within as usize, length as usize);
         if within.checked_add(length)? > whole.length {
             return None;
         }
-        // SAFETY: `within` is inside the memory.
+        // SAFETY: the check above ensures that `within` is inside the memory.
         Some(Piece { memory: unsafe { whole.memory.add(within) }, length })
     }
 
@@ -88,9 +91,9 @@ impl Input {
         &self.bytes[self.start..self.end]
     }
 
-    /// Returns the free space after the available bytes. If the buffer has no room for `wanted`
-    /// available bytes in total, the available bytes are first moved to the front, or the buffer
-    /// grows.
+    /// Returns the free space after the available bytes. First makes sure that the available bytes
+    /// and the free space have at least `wanted` bytes together: moves the available bytes to the
+    /// front of the buffer, or enlarges the buffer.
     fn free(&mut self, wanted: usize) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -107,40 +110,39 @@ impl Input {
     }
 }
 
-/// How much one call received.
+/// How much data one system call received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TakenIn {
-    /// Nothing had arrived.
     Nothing,
-    /// Everything that had arrived was received, and there was room for more.
+    /// All data that had arrived was received.
     AllArrived,
-    /// The room was used up. More data may have arrived.
+    /// The buffers are full. More data may have arrived.
     UpToRoom,
 }
 
-/// One connection and its requests.
+/// One connection and its outstanding requests.
 #[derive(Debug)]
 pub(crate) struct Link {
     wire: Wire,
-    /// The address to which a new connection is made after an error. None if it is unknown.
+    /// The address of the server, to reconnect after an error. None if the address is unknown.
     peer: Option<SocketAddr>,
     protocol: Box<dyn Protocol>,
     outbox: Outbox,
     input: Input,
     step: Step,
-    /// How much of the data of a [`Step::Fill`] has arrived (bytes).
+    /// The number of bytes that have arrived for the current [`Step::Fill`].
     moved: usize,
     outstanding: u32,
-    /// Whether a byte was sent or received, or a request was added to an idle connection, since
-    /// `heard_ns` was set.
+    /// Whether there was activity since the last call of [`Link::note`]: bytes were sent or
+    /// received, or a request was added while none was outstanding.
     is_alive: bool,
-    /// The time when [`Link::note`] last found that `is_alive` was true, and reset `is_alive` (ns).
+    /// The time of the last call of [`Link::note`] that found activity (ns).
     heard_ns: u64,
     clock: Monotonic,
 }
 
 impl Link {
-    /// Creates a link from a connection after its set-up.
+    /// Creates a link from a connection whose set-up is complete.
     pub(crate) fn new(wire: Wire, protocol: Box<dyn Protocol>) -> Result<Link, Error> {
         wire.set_tick()?;
         let (peer, wire) = (wire.peer(), wire.after_set_up());
@@ -172,14 +174,14 @@ impl Link {
         self.protocol.outstanding_max()
     }
 
-    /// Returns the last time when [`Link::note`] found that bytes were sent or received, or that a
-    /// request was added to an idle connection (ns).
+    /// Returns the time of the last call of [`Link::note`] that found activity on the connection
+    /// (ns).
     pub(crate) fn heard_ns(&self) -> u64 {
         self.heard_ns
     }
 
-    /// Returns an error if the server has answered "try again later" for longer than its time
-    /// limit.
+    /// Returns an error if `waited` exceeds the time limit of the connection. `waited` is how long
+    /// the server has answered "try again later".
     pub(crate) fn check_patience(&self, waited: Duration) -> Result<(), Error> {
         if waited > self.wire.timeout { Err(self.wire.busy()) } else { Ok(()) }
     }
@@ -201,7 +203,7 @@ impl Link {
         self.protocol.flushes_for_all()
     }
 
-    /// Adds a message that makes all earlier writes durable. The message completes with
+    /// Adds a flush, which makes all earlier writes durable. Its completion has the slot number
     /// [`FLUSH_SLOT`]. Returns false if the server does not support a flush.
     pub(crate) fn add_flush(&mut self) -> bool {
         let is_added = self.protocol.flush(&mut self.outbox);
@@ -210,10 +212,10 @@ impl Link {
         is_added
     }
 
-    /// Makes everything that was written on this connection durable, and waits for the completion.
+    /// Makes all earlier writes on this connection durable, and waits for the completion.
     ///
     /// # Errors
-    /// If the flush or the connection failed.
+    /// The flush or the connection failed.
     pub(crate) fn flush(&mut self) -> Result<(), Error> {
         let is_added = self.add_flush();
         let (mut slots, mut done) = (Slots::new(0), Vec::new());
@@ -263,9 +265,9 @@ impl Link {
         Ok(())
     }
 
-    /// Continues with a new connection after an error of the old connection, if the error occurred
-    /// between two messages and the protocol has no state on the connection. Does not wait until
-    /// the new connection is established. The messages are sent after that.
+    /// Replaces the connection after an error. Returns the error instead if it occurred within a
+    /// message, or if the protocol has state on the connection. Does not wait until the new
+    /// connection is established. Messages in the outbox are sent when it is established.
     fn reconnect(&mut self, error: Error) -> Result<(), Error> {
         let between = self.step == Step::Take(self.protocol.header_bytes());
         if !between || !self.input.available().is_empty() {
@@ -311,7 +313,7 @@ impl Link {
     }
 
     /// Waits up to [`TICK`] for the server and receives the data that has arrived. Returns an error
-    /// if the server was silent for too long, as [`Link::note`] does.
+    /// if the server was silent for longer than the time limit.
     pub(crate) fn wait(
         &mut self,
         slots: &mut Slots,
@@ -343,14 +345,13 @@ impl Link {
         self.receive_by(slots, done, true)
     }
 
-    /// Adds the connection to the connections for which `poll` waits.
+    /// Makes `poll` wait for this connection too.
     pub(crate) fn add_to(&self, poll: &mut Poll) {
         poll.add(&self.wire, !self.outbox.is_empty());
     }
 
-    /// Checks the time limit of the server. Must be called with the current time after messages
-    /// were sent and received. Returns an error if the server has been silent for longer than its
-    /// time limit.
+    /// Returns an error if the server has been silent for longer than the time limit. Must be
+    /// called after messages were sent and received, with the current time.
     pub(crate) fn note(&mut self, now_ns: u64) -> Result<(), Error> {
         if std::mem::take(&mut self.is_alive) {
             self.heard_ns = now_ns;
@@ -375,8 +376,8 @@ impl Link {
         mut blocking: bool,
     ) -> Result<(), Error> {
         self.digest(slots, done)?;
-        // A pending completion ends the loop, because it has to wait until all bytes of its slot
-        // are sent.
+        // A pending completion ends the loop, because it is reported only after all bytes of its
+        // slot are sent.
         while self.expects() && !matches!(self.step, Step::Complete(_)) {
             // Only the first call may wait, because the caller must check its deadline after each
             // wait.
@@ -397,7 +398,8 @@ impl Link {
         Ok(())
     }
 
-    /// Receives once. The data fills the rest of the current slot, and then the input buffer.
+    /// Receives with one system call. If the next bytes are data for a slot, they are stored there.
+    /// All further bytes are stored in the input buffer.
     fn take_in(&mut self, slots: &mut Slots, blocking: bool) -> Result<TakenIn, Error> {
         let (filling, wanted) = match self.step {
             Step::Fill { slot, within, length } => {
@@ -472,7 +474,8 @@ impl Link {
                     if self.moved < part.length {
                         return Ok(());
                     }
-                    // SAFETY: as above. No other code uses the memory during the call.
+                    // SAFETY: the slot is outstanding, and no other code uses its memory during the
+                    // call.
                     let filled = unsafe { std::slice::from_raw_parts(part.memory, part.length) };
                     self.protocol.filled(filled, &mut self.outbox)?
                 }

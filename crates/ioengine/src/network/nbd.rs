@@ -58,11 +58,11 @@ const COMMAND_FLUSH: u16 = 3;
 /// NBD_CMD_FLAG_FUA: the server makes the write durable before it replies.
 const COMMAND_FLAG_FUA: u16 = 1;
 
-/// The maximum size of a request, unless the server states a smaller one (bytes).
+/// The maximum size of a request, unless the server reports a smaller maximum (bytes).
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// The maximum number of replies to NBD_OPT_GO that the client accepts.
 const INFOS_MAX: usize = 32;
-/// The handle of a flush. No request can have it, because slot numbers have 32 bits.
+/// The handle of a flush. Handles of reads and writes differ, because they are 32-bit slot numbers.
 const FLUSH_HANDLE: u64 = u64::MAX;
 /// The size of a simple reply without its data (bytes).
 const REPLY_BYTES: usize = 16;
@@ -71,7 +71,7 @@ const REPLY_BYTES: usize = 16;
 #[derive(Debug)]
 struct Nbd {
     name: String,
-    /// Direction and length (bytes) of the outstanding request of each slot.
+    /// The operation and the length (bytes) of the outstanding request of each slot.
     pending: Vec<Option<(Op, u32)>>,
     /// The slot that receives the data of the current reply.
     filling: u32,
@@ -227,8 +227,8 @@ impl Nbd {
     }
 }
 
-/// Returns the Linux error number for an NBD error. NBD uses the error numbers of Linux. NBD does
-/// not define EAGAIN (11), but this error is passed on if a server sends it.
+/// Returns the Linux error number for an NBD error. NBD uses the numbers of Linux. EAGAIN (11) is
+/// accepted too, although NBD does not define it. All unknown numbers become EIO.
 fn errno(error: u32) -> i32 {
     match error {
         1 | 5 | 11 | 12 | 22 | 28 | 75 | 95 => error as i32,

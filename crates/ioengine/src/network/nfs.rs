@@ -2,9 +2,9 @@
 //!
 //! Source: RFC 8881 (NFS 4.1), RFC 5531 (RPC), RFC 4506 (XDR). The module `setup` opens a file.
 //! Afterwards each request is one call with the operations SEQUENCE, PUTFH, and READ or WRITE. A
-//! call occupies a slot of the session until its reply arrives. Replies may arrive in any order.
-//! The xid (transaction identifier) of a call contains the number of the session's slot. The
-//! engine's buffers have slots too, with different numbers.
+//! call occupies a slot of the NFS session until its reply arrives. Session slots are not the slots
+//! of the engine's buffers, and have different numbers. The xid (transaction identifier) of a call
+//! contains the number of its session slot. Replies may arrive in any order.
 //!
 //! The client requests no delegation and no layout, and caches nothing. The client never sends a
 //! call twice, so the engine fails if the connection breaks. Each call renews the lease of the
@@ -32,11 +32,11 @@ use crate::network::wire::{Wire, violated};
 use crate::network::{Access, RemoteInfo};
 use crate::request::{Completion, Op, Request};
 
-/// How durable a write is when the server replies (RFC 8881, section 18.32): not durable
-/// (UNSTABLE4), or durable together with all metadata (FILE_SYNC4).
+/// Values of `stable`, which say how durable a write must be when the server replies (RFC 8881,
+/// section 18.32): not durable (UNSTABLE4), or durable with all metadata (FILE_SYNC4).
 const UNSTABLE: u32 = 0;
 const FILE_SYNC: u32 = 2;
-/// The number of low bits of an xid that contain the slot of the session.
+/// The number of low bits of an xid that contain the number of the session slot.
 const SLOT_BITS: u32 = setup::SLOTS_MAX.ilog2();
 
 /// The state of one connection.
@@ -51,9 +51,9 @@ struct Nfs {
     slots: Vec<Slot>,
     /// A bit mask of the session slots that have an outstanding call.
     busy: u64,
-    /// The highest slot that the server wants the client to use.
+    /// The highest session slot that the server wants the client to use.
     target_slot: u32,
-    /// The write verifier: a number that the server changes if it may have lost unflushed writes.
+    /// The server's write verifier, which changes if the server may have lost unflushed writes.
     /// None before the first write.
     write_verifier: Option<[u8; 8]>,
     record: Record,
@@ -66,11 +66,11 @@ struct Slot {
     call: Call,
 }
 
-/// The call that a slot of the session was last used for.
+/// The last call in a session slot.
 #[derive(Clone, Copy, Debug)]
 struct Call {
     kind: Kind,
-    /// The slot of the engine's buffers.
+    /// The slot number of the request in the engine, or [`FLUSH_SLOT`].
     slot: u32,
     /// The number of bytes to read or to write.
     length: u32,
@@ -101,16 +101,16 @@ struct Record {
 /// The part of a reply that the next bytes belong to.
 #[derive(Clone, Copy, Debug)]
 enum Part {
-    /// The head, which precedes the data. To parse the head, at least `needed` bytes are required.
+    /// The head: everything before the data. It can be parsed when `needed` bytes have arrived.
     Head { needed: usize },
     /// The data of a read. The slot has received `moved` of `length` bytes.
     Data { slot: u32, moved: u32, length: u32 },
-    /// The padding after the data, of which `left` bytes have not arrived. After the padding,
+    /// The padding after the data. `left` bytes of the padding have not arrived yet. Afterwards
     /// `completion` is reported.
     Padding { left: u32, completion: Completion },
 }
 
-/// The result of a call, from the head of its reply.
+/// The result of a call, as the head of its reply reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     /// SEQUENCE failed, so the server did not execute the call.
@@ -164,8 +164,8 @@ impl Nfs {
         }
     }
 
-    /// Returns the lowest slot without an outstanding call. A client should use the lowest free
-    /// slot (RFC 8881, section 2.10.6.1). If no slot is free, the result is the number of slots.
+    /// Returns the lowest session slot without an outstanding call, as RFC 8881 recommends (section
+    /// 2.10.6.1). If no slot is free, returns the number of slots.
     fn free_slot(&self) -> u32 {
         self.busy.trailing_ones()
     }
@@ -207,7 +207,7 @@ impl Nfs {
         Ok(())
     }
 
-    /// Returns the next step of the receiver.
+    /// Returns what to receive next.
     fn next(&mut self) -> Result<Step, Error> {
         let record = &mut self.record;
         if record.left == 0 && !record.is_last {
@@ -404,8 +404,9 @@ impl Protocol for Nfs {
         free_slot < self.session.slots && free_slot <= self.target_slot
     }
 
-    /// Returns false. A COMMIT covers the whole file, but only the connection that made the writes
-    /// knows the write verifier, which shows whether the server has lost unflushed writes.
+    /// Returns false, although a COMMIT covers the whole file. Only the write verifier shows
+    /// whether the server has lost unflushed writes, and each connection knows it only for its own
+    /// writes.
     fn flushes_for_all(&self) -> bool {
         false
     }
@@ -513,7 +514,8 @@ mod tests {
         message(out)
     }
 
-    /// Returns the bytes of a message. Each byte from a slot is replaced by a letter: A for slot 0.
+    /// Returns the bytes of a message. Data of slot 0 is replaced by the letter A, of slot 1 by B,
+    /// and so on.
     fn message(out: Outbox) -> Vec<u8> {
         let mut message = Vec::new();
         for part in out.parts {
@@ -527,8 +529,7 @@ mod tests {
         message
     }
 
-    /// Returns a reply, without its record mark, to the call with number `sequence` in a slot of
-    /// the session.
+    /// Returns the reply to call number `sequence` in a session slot, without the record mark.
     fn answer(slot: u32, sequence: u32, status: u32, last: &[u32], data: &[u8]) -> Vec<u8> {
         let mut reply = Encoder::default();
         reply.word(sequence << 6 | slot).word(1).word(0).word(0).word(0).word(0);
@@ -543,7 +544,6 @@ mod tests {
         reply.0
     }
 
-    /// Returns a reply as one fragment.
     fn whole(reply: &[u8]) -> Vec<u8> {
         fragment(reply, true)
     }
@@ -603,7 +603,7 @@ mod tests {
         let expected: Vec<u8> = [
             &b"\0\0\0\x35session of tests\0\0\0\x08\0\0\0\0\0\0\0\0\0\0\0\0"[..],
             b"\0\0\0\x16\0\0\0\x06handle\0\0",
-            // The request is cut to the 8192 bytes that the server accepts.
+            // The request is for 9000 bytes, but the server accepts at most 8192 bytes.
             b"\0\0\0\x19stateid of tests\0\0\0\0\0\0\x10\0\0\0\x20\0",
         ]
         .concat();
@@ -615,7 +615,7 @@ mod tests {
             &b"\0\0\0\x35session of tests\0\0\0\x01\0\0\0\x01\0\0\0\x01\0\0\0\0"[..],
             b"\0\0\0\x16\0\0\0\x06handle\0\0",
             b"\0\0\0\x26stateid of tests\0\0\0\0\0\0\x10\0",
-            // FILE_SYNC4, the length, five bytes of the slot, and the padding.
+            // FILE_SYNC4, the length, five bytes of data, and the padding.
             b"\0\0\0\x02\0\0\0\x05CCCCC\0\0\0",
         ]
         .concat();
@@ -724,7 +724,7 @@ mod tests {
         reply.extend(DELAY.to_be_bytes());
         assert_eq!(completed(&mut nfs, &reply), Completion { slot: 6, result: -libc::EAGAIN });
         assert_eq!(issue(&mut nfs, Op::Read, 6, 4), first);
-        // If only the read fails and not SEQUENCE, the call uses up its sequence number.
+        // If SEQUENCE succeeds and only READ fails, the call uses up its sequence number.
         let busy = answer(0, 8, DELAY, &[25, DELAY], b"");
         assert_eq!(completed(&mut nfs, &busy), Completion { slot: 6, result: -libc::EAGAIN });
         assert_ne!(issue(&mut nfs, Op::Read, 6, 4), first);
@@ -863,7 +863,7 @@ mod tests {
     fn a_server_that_grants_other_than_asked_for_is_refused() {
         let with = |reply: usize, at: usize, word: u32| {
             let mut replies = recorded::replies();
-            // `at` is a position in the message after the record mark, which has 4 bytes.
+            // `at` is an offset in the message. The 4 bytes of the record mark precede the message.
             replies[reply][4 + at..8 + at].copy_from_slice(&word.to_be_bytes());
             replies.concat()
         };

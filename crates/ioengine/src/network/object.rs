@@ -32,8 +32,9 @@ pub enum PayloadSignature {
     Signed,
 }
 
-/// The result of an operation with its times. Both times begin when the operation is called, and
-/// are measured by [`crate::Monotonic`]. They include signing and, if necessary, reconnecting.
+/// The result of an operation, and how long the operation took. Both times start when the operation
+/// is called, and are measured by [`crate::Monotonic`]. They include signing and, if necessary,
+/// reconnecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed<T> {
     /// What the operation returned.
@@ -89,8 +90,8 @@ impl ObjectClient {
         Ok(ObjectClient { access: access.clone(), endpoint, connection })
     }
 
-    /// Returns how often the connection was opened again, because the server had closed it or after
-    /// an error.
+    /// Returns how often the client has reconnected after an error or after the server closed the
+    /// connection.
     pub fn reconnects(&self) -> u64 {
         self.connection.reconnects()
     }
@@ -141,8 +142,8 @@ impl ObjectClient {
         Ok(self.call(&call, key, &mut Sink::Text(DOCUMENT_BYTES_MAX))?.map(|_| ()))
     }
 
-    /// Lists keys that begin with `prefix`. Returns the page that the token `continuation` refers
-    /// to. If there is no token, returns the first page.
+    /// Lists the keys that begin with `prefix`, one page per call. `continuation` is the token of
+    /// the page to return. If it is None, returns the first page.
     ///
     /// # Errors
     /// The list is malformed, the server refuses the request, or the connection fails.
@@ -241,8 +242,8 @@ impl ObjectClient {
         Ok(reply.map(|_| ()))
     }
 
-    /// Aborts a multipart upload, and removes its parts. If the server does not know the upload,
-    /// the upload has already ended. This is not an error.
+    /// Aborts a multipart upload, and removes its parts. Also succeeds if the server does not know
+    /// the upload, because the upload has then already ended.
     ///
     /// # Errors
     /// The same errors as for [`ObjectClient::put`].
@@ -362,7 +363,7 @@ mod tests {
         assert!(!text.contains('\n'), "{text}");
     }
 
-    /// Returns the answers of a bucket that stores one object and ignores the key.
+    /// Returns the answers of a server that stores one object and ignores the key.
     fn bucket() -> impl Fn(&Received) -> Answer + Send + Sync + 'static {
         let object = Mutex::new(Vec::new());
         move |request| {
@@ -485,7 +486,8 @@ mod tests {
 
     #[test]
     fn a_request_that_crosses_with_the_end_of_the_connection_is_repeated_if_that_is_safe() {
-        // The server reads the second request of each connection, and closes without an answer.
+        // The server reads the second request of each connection, and then closes the connection
+        // without an answer.
         let answer = || {
             let last = AtomicUsize::new(usize::MAX);
             move |request: &Received| {

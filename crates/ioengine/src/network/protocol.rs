@@ -27,11 +27,12 @@ pub(crate) enum Step {
     /// Passes the next bytes up to and including the first `end` to [`Protocol::took`]. If these
     /// are more than `bytes_max` bytes, the server has violated the protocol.
     Until { end: &'static [u8], bytes_max: usize },
-    /// Stores the next bytes in a slot, then passes them to [`Protocol::filled`].
+    /// Stores the next `length` bytes in the memory of a slot, beginning at offset `within`. Then
+    /// passes them to [`Protocol::filled`].
     Fill { slot: u32, within: u32, length: u32 },
     /// Reports a completion. The next bytes are the beginning of a message.
     Complete(Completion),
-    /// Does nothing, because the message has ended. The next bytes are the beginning of a message.
+    /// Does nothing. The message has ended, and the next bytes are the beginning of a message.
     Next,
 }
 
@@ -61,13 +62,13 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     /// slot number [`FLUSH_SLOT`]. Returns false if the server does not support a flush.
     fn flush(&mut self, out: &mut Outbox) -> bool;
 
-    /// Returns the number of bytes at the beginning of a message that the receiver passes to
-    /// [`Protocol::took`] first. The content of these bytes determines the next step.
+    /// Returns the size of a message header (bytes). The receiver first passes this many bytes of
+    /// each message to [`Protocol::took`], which returns the next step.
     fn header_bytes(&self) -> usize;
 
-    /// Prepares for a new connection after the old connection ended between two messages, and adds
-    /// the messages of the outstanding requests to `out`. Returns false, the default, if the end of
-    /// the connection is an error.
+    /// Prepares for a new connection after the old connection ended between two messages. Adds the
+    /// messages of the outstanding requests to `out` again. Returns false if the end of the
+    /// connection is an error, which is the default.
     fn reconnect(&mut self, _out: &mut Outbox) -> bool {
         false
     }
@@ -110,7 +111,7 @@ impl Outbox {
         }
     }
 
-    /// Adds `length` bytes of a slot in flight, beginning at `within`.
+    /// Adds `length` bytes from the memory of an outstanding slot, beginning at offset `within`.
     pub(crate) fn slot(&mut self, slot: u32, within: u32, length: u32) {
         if length > 0 {
             self.parts.push_back(Part::Slot { slot, within, length });

@@ -15,8 +15,8 @@ use crate::network::{Access, Address};
 /// The pause between two bytes with [`Fault::Trickles`].
 const TRICKLE: Duration = Duration::from_millis(2);
 
-/// What the server does wrong. Unless stated otherwise, the number is how many requests of each
-/// connection the server answers correctly before the fault begins.
+/// What the server does wrong. The number in a variant, except in [`Fault::IsBusy`], is the number
+/// of requests that the server answers correctly on each connection before the fault begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The server answers all requests correctly.
@@ -29,12 +29,11 @@ pub(crate) enum Fault {
     MixesUp(u32),
     /// Answers with random bytes.
     Babbles(u32),
-    /// Answers the first requests of each connection with EAGAIN, and all later requests correctly.
-    /// The number is the number of requests that are answered with EAGAIN.
+    /// Answers this many requests of each connection with EAGAIN, and all later requests correctly.
     IsBusy(u32),
-    /// Holds back the writes of a connection until a flush on the same connection.
+    /// Holds back the writes of a connection until a flush arrives on the same connection.
     CachesWrites,
-    /// Sends one byte at a time, with a pause after each.
+    /// Sends one byte at a time, with a pause after each byte.
     Trickles(u32),
 }
 

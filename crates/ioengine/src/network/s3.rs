@@ -35,10 +35,10 @@ use http::{
     Framing, HEAD_BYTES_MAX, HEAD_END, Head, LINE_BYTES_MAX, LINE_END, STATUS_BYTES, Status,
 };
 
-/// The maximum size of a request (bytes). S3 allows requests up to the size of the object, but the
-/// result of a request has only 31 bits.
+/// The maximum size of a request (bytes). S3 allows larger requests, but the result of a request
+/// must fit into 31 bits.
 const REQUEST_BYTES_MAX: u32 = 1 << 30;
-/// The maximum number of bytes that are read at once from a body that is skipped.
+/// A body that is not stored is read in pieces of at most this size (bytes).
 const SKIPPED_BYTES: u64 = 4 << 10;
 /// The maximum size of the body of an error response (bytes). S3 servers send less than 1 KiB.
 const ERROR_BYTES_MAX: u64 = 64 << 10;
@@ -61,7 +61,7 @@ struct S3 {
     answered: bool,
 }
 
-/// A request, and the number of interim responses to this request.
+/// An outstanding request. `interims` is the number of interim (1xx) responses to it so far.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     slot: u32,
@@ -138,7 +138,7 @@ pub(super) fn open(wire: Wire, access: &Access) -> Result<Opened, Error> {
     Ok(Opened { wire, protocol: Box::new(protocol), info })
 }
 
-/// Requests the header of the object with HEAD.
+/// Makes a HEAD request for the object, and returns the header of the response.
 fn head_of(
     connection: &mut Connection,
     endpoint: &mut Endpoint,
@@ -189,7 +189,8 @@ impl S3 {
         self.pending = Some(request);
     }
 
-    /// Continues after a header, and decides whether the body is stored in the slot or skipped.
+    /// Processes the header of a response. Decides whether the body is stored in the slot or
+    /// skipped.
     fn begin_body(&mut self, head: &Head) -> Result<Step, Error> {
         let Some(request) = self.pending.take() else {
             return Err(self.violated("sent a reply to a request that is not outstanding"));
@@ -210,7 +211,7 @@ impl S3 {
         let (moved_max, result) = match head.status {
             200 | 206 => match self.expected(head, request)? {
                 Some(bytes) => (bytes, None),
-                // The size differs, so the object has been replaced since it was opened.
+                // The size of the object has changed, so the object was replaced.
                 None => (length.max(ERROR_BYTES_MAX), Some(-libc::ESTALE)),
             },
             status => (ERROR_BYTES_MAX, Some(-errno(status))),
@@ -219,8 +220,8 @@ impl S3 {
         self.receive(Receiving { request, body, moved: 0, moved_max, result, part: 0 })
     }
 
-    /// Returns how many bytes the body of a successful response must have. None if the object has
-    /// another size than when it was opened.
+    /// Returns how many bytes the body of a successful response must have. None if the size of the
+    /// object has changed since it was opened.
     fn expected(&self, head: &Head, request: Pending) -> Result<Option<u64>, Error> {
         let length = u64::from(request.length);
         if head.status == 200 {
@@ -281,7 +282,7 @@ impl S3 {
         Ok(Step::Complete(Completion { slot: now.request.slot, result }))
     }
 
-    /// Continues after a part of a body has been received.
+    /// Counts a part of the body that was received, and returns the next step.
     fn moved(&mut self, mut now: Receiving) -> Result<Step, Error> {
         now.body.moved(u64::from(now.part));
         now.moved += u64::from(now.part);

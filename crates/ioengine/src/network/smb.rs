@@ -1,11 +1,11 @@
-//! The SMB client, for version 2.1 (dialect 0x0210).
+//! A client for SMB version 2.1 (dialect 0x0210).
 //!
 //! Source: MS-SMB2. The set-up negotiates the dialect, authenticates (`ntlm`, wrapped in `spnego`),
-//! connects to the share and opens the file. The client requests no oplock and no lease, so nothing
-//! is cached. Then `transfer` reads and writes. The credits that the server grants limit the number
-//! of outstanding requests (`session`). If the user is authenticated, messages are signed in both
-//! directions. For guests, messages are not signed, because a guest has no key. Encryption, which
-//! version 3.0 introduced, is not supported.
+//! connects to the share and opens the file. Then `transfer` reads and writes. The server limits
+//! the number of outstanding requests by the credits that it grants (`session`). The client caches
+//! nothing, because it requests no oplock and no lease. If the user is authenticated, messages are
+//! signed in both directions. Messages of guests are not signed, because a guest has no key.
+//! Encryption is not supported, because it requires version 3.0.
 
 mod message;
 mod signing;
@@ -29,30 +29,29 @@ use transfer::Transfer;
 
 /// The dialect 2.1 (MS-SMB2 2.2.3).
 const DIALECT: u16 = 0x0210;
-/// SMB2_NEGOTIATE_SIGNING_ENABLED (2.2.3).
+/// SMB2_NEGOTIATE_SIGNING_ENABLED (MS-SMB2 2.2.3).
 const SIGNING_ENABLED: u16 = 1;
-/// SMB2_GLOBAL_CAP_LARGE_MTU: the server allows requests of more than 64 KiB (2.2.4).
+/// SMB2_GLOBAL_CAP_LARGE_MTU: the server allows requests of more than 64 KiB (MS-SMB2 2.2.4).
 const CAPABILITY_LARGE_MTU: u32 = 4;
-/// SMB2_SESSION_FLAG_IS_GUEST and SMB2_SESSION_FLAG_IS_NULL (2.2.6).
+/// SMB2_SESSION_FLAG_IS_GUEST and SMB2_SESSION_FLAG_IS_NULL (MS-SMB2 2.2.6).
 const SESSION_GUEST: u16 = 1;
 const SESSION_ANONYMOUS: u16 = 2;
-/// SMB2_SHARE_TYPE_DISK (2.2.10).
+/// SMB2_SHARE_TYPE_DISK (MS-SMB2 2.2.10).
 const SHARE_DISK: u8 = 1;
 
-/// Access rights to a file (2.2.13.1.1): to read its data, to write its data, to read its
-/// attributes, and to wait for its handle.
+/// Access rights to a file (MS-SMB2 2.2.13.1.1).
 const FILE_READ_DATA: u32 = 1;
 const FILE_WRITE_DATA: u32 = 1 << 1;
 const FILE_READ_ATTRIBUTES: u32 = 1 << 7;
 const SYNCHRONIZE: u32 = 1 << 20;
-/// Impersonation level "Impersonation" (2.2.13).
+/// Impersonation level "Impersonation" (MS-SMB2 2.2.13).
 const IMPERSONATION: u32 = 2;
-/// Other clients may read, write and delete the file while it is open (2.2.13).
+/// Allows other clients to read, write and delete the file while it is open (MS-SMB2 2.2.13).
 const SHARE_ALL: u32 = 7;
-/// FILE_OPEN: opens the file only if it exists (2.2.13).
+/// FILE_OPEN: opens the file only if it exists (MS-SMB2 2.2.13).
 const FILE_OPEN: u32 = 1;
-/// Options of CREATE (2.2.13). The first one refuses a directory. With the second one, the server
-/// makes each write durable before it responds.
+/// Options of CREATE (MS-SMB2 2.2.13). FILE_NON_DIRECTORY_FILE refuses directories. With
+/// FILE_WRITE_THROUGH, the server makes each write durable before it responds.
 const FILE_NON_DIRECTORY_FILE: u32 = 1 << 6;
 const FILE_WRITE_THROUGH: u32 = 1 << 1;
 /// FILE_ATTRIBUTE_DIRECTORY (MS-FSCC 2.6).
@@ -64,14 +63,14 @@ const REQUEST_BYTES_MAX: u32 = 8 << 20;
 /// all lengths in messages fit into 16 bits.
 const NAME_CHARACTERS_MAX: usize = 4096;
 
-/// The content of the response to NEGOTIATE.
+/// What the server reports in its response to NEGOTIATE.
 struct Server {
     request_bytes_max: u32,
-    /// The server's time (100 ns since 1601).
+    /// The server's time (in units of 100 ns since 1601).
     time: [u8; 8],
 }
 
-/// The identity with which the server has accepted this client.
+/// The kind of login that the server has accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Identity {
     User,
@@ -100,7 +99,7 @@ pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     let names = [&access.address.host, user.user, user.domain, user.password, &access.address.path];
     if names.iter().any(|name| name.chars().count() > NAME_CHARACTERS_MAX) {
         let what = format!("a name has more than {NAME_CHARACTERS_MAX} characters");
-        return Err(wire.refused(what, "shorten the names in the address and of the user"));
+        return Err(wire.refused(what, "shorten the names in the address and the user name"));
     }
     let mut session = Session::new();
     let server = negotiate(&mut session, &mut wire)?;
@@ -130,8 +129,8 @@ pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     Ok(Opened { wire, protocol: Box::new(transfer), info })
 }
 
-/// Returns the user in the address. If the address contains no user, returns the user in the
-/// credentials. An empty name means an anonymous client.
+/// Returns the user in the address, or else the user in the credentials. If the name of the user is
+/// empty, the client is anonymous.
 fn user(access: &Access) -> Login<'_> {
     let credentials = access.credentials.as_ref();
     let of_credentials = credentials.map(|credentials| &*credentials.user);
@@ -140,7 +139,7 @@ fn user(access: &Access) -> Login<'_> {
     Login { domain, user, password: credentials.map_or("", |credentials| &credentials.password) }
 }
 
-/// Returns a part of error messages such as " for the user 'x'".
+/// Returns a part of error messages, for example " for the user 'x'".
 fn for_user(login: Login<'_>, identity: Identity) -> String {
     match identity {
         Identity::User => format!(" for the user '{}'", login.user),
@@ -149,7 +148,7 @@ fn for_user(login: Login<'_>, identity: Identity) -> String {
     }
 }
 
-/// Negotiates the dialect (2.2.3 and 2.2.4).
+/// Negotiates the dialect (MS-SMB2 2.2.3 and 2.2.4).
 fn negotiate(session: &mut Session, wire: &mut Wire) -> Result<Server, Error> {
     let message = Message::new(36).u16(1).u16(SIGNING_ENABLED).u16(0).u32(0);
     let message = message.bytes(&random::<16>()?).u64(0).u16(DIALECT);
@@ -179,8 +178,8 @@ fn negotiate(session: &mut Session, wire: &mut Wire) -> Result<Server, Error> {
     Ok(server)
 }
 
-/// Logs on with NTLM in two rounds (2.2.5, 2.2.6). Afterwards, messages are signed, unless the
-/// client is a guest or anonymous.
+/// Logs on with NTLM in two rounds (MS-SMB2 2.2.5 and 2.2.6). Afterwards, messages are signed,
+/// unless the client is a guest or anonymous.
 fn authenticate(
     session: &mut Session,
     wire: &mut Wire,
@@ -191,7 +190,7 @@ fn authenticate(
     let reply = session.exchange(wire, SESSION_SETUP, session_setup(&token))?;
     if reply.header.status != status::MORE_PROCESSING_REQUIRED {
         let status = status::name(reply.header.status);
-        let what = format!("the server refused to authenticate by NTLM ({status})");
+        let what = format!("the server refused to authenticate with NTLM ({status})");
         return Err(wire.refused(what, "allow NTLMv2 on the server"));
     }
     session.session_id = reply.header.session_id;
@@ -220,15 +219,14 @@ fn authenticate(
     Ok(Identity::User)
 }
 
-/// Returns a SESSION_SETUP request without flags, capabilities, channel and previous session
-/// (2.2.5).
+/// Returns a SESSION_SETUP request with an authentication token (MS-SMB2 2.2.5).
 fn session_setup(token: &[u8]) -> Message {
     let offset = HEADER_BYTES as u16 + 24;
     let message = Message::new(25).u8(0).u8(SIGNING_ENABLED as u8).u32(0).u32(0);
     message.u16(offset).u16(token.len() as u16).u64(0).bytes(token)
 }
 
-/// Returns the token in the body of a SESSION_SETUP response (2.2.6).
+/// Returns the authentication token in the body of a SESSION_SETUP response (MS-SMB2 2.2.6).
 fn security_buffer(body: &[u8]) -> Result<&[u8], &'static str> {
     named(body, le16(body, 4)?, le16(body, 6)?)
 }
@@ -259,7 +257,8 @@ fn not_logged_on(wire: &Wire, login: Login<'_>, status: u32) -> Error {
     }
 }
 
-/// Connects to the share (2.2.9 and 2.2.10), and returns the user's access rights to the share.
+/// Connects to the share (MS-SMB2 2.2.9 and 2.2.10), and returns the user's access rights to the
+/// share.
 fn connect_tree(
     session: &mut Session,
     wire: &mut Wire,
@@ -298,7 +297,7 @@ fn connect_tree(
     }
 }
 
-/// Sends a CREATE request, which opens the file, and returns the response (2.2.13).
+/// Sends a CREATE request, which opens the file, and returns the response (MS-SMB2 2.2.13).
 fn create(
     session: &mut Session,
     wire: &mut Wire,
@@ -309,15 +308,16 @@ fn create(
     let write = if access.writable { FILE_WRITE_DATA } else { 0 };
     let rights = FILE_READ_DATA | FILE_READ_ATTRIBUTES | SYNCHRONIZE | write;
     let durable = if access.durable { FILE_WRITE_THROUGH } else { 0 };
-    // The request contains no oplock, no flags, no attributes and no contexts. A byte of padding
-    // would be needed only if the name were empty.
+    // The request contains no oplock, no flags, no attributes and no contexts. Only an empty name
+    // would require a byte of padding.
     let message = Message::new(57).u8(0).u8(0).u32(IMPERSONATION).u64(0).u64(0).u32(rights).u32(0);
     let message = message.u32(SHARE_ALL).u32(FILE_OPEN).u32(FILE_NON_DIRECTORY_FILE | durable);
     let message = message.u16(HEADER_BYTES as u16 + 56).u16(name.len() as u16).u32(0).u32(0);
     session.exchange(wire, CREATE, message.bytes(&name))
 }
 
-/// Returns the identifier and the size of the file from the body of a CREATE response (2.2.14).
+/// Returns the identifier and the size of the file from the body of a CREATE response (MS-SMB2
+/// 2.2.14).
 fn opened(body: &[u8]) -> Result<([u8; 16], u64), &'static str> {
     if le16(body, 0)? != 89 || le32(body, 56)? & ATTRIBUTE_DIRECTORY != 0 {
         return Err("opened something that is not a file");
@@ -385,8 +385,8 @@ mod tests {
     use crate::network::{Credentials, Link, Scheme, Slots, connect_over};
     use crate::request::{Completion, Op, Request};
 
-    /// The bytes that smbd of Samba 4.17 sent to a guest, in hexadecimal. The guest opened a file
-    /// of 96 bytes, read it and wrote it. Each 8 bytes of the file contain their offset.
+    /// The bytes that Samba 4.17 sent to a guest, in hexadecimal. The guest opened a file of 96
+    /// bytes, read it and wrote it. Every 8 bytes of the file contain their own offset.
     const RECORDED: &[&str] = &[
         "000000cafe534d42400000000000000000000100010000000000000000000000000000000000000000000000",
         "0000000000000000000000000000000000000000000000004100010010020000746573740000000000000000",
@@ -430,14 +430,15 @@ mod tests {
         (0..digits.len()).step_by(2).map(byte).collect()
     }
 
-    /// Returns the recorded bytes, with those at position `at` replaced by `other`.
+    /// Returns the recorded bytes, overwritten with `other` from position `at`.
     fn with(at: usize, other: &[u8]) -> Vec<u8> {
         let mut bytes = recorded();
         bytes[at..at + other.len()].copy_from_slice(other);
         bytes
     }
 
-    /// Connects to a server that sends `bytes` and ignores the requests.
+    /// Connects to a server that sends `bytes` and ignores the requests. Passes the result to
+    /// `act`.
     fn replay<T>(bytes: &[u8], act: impl FnOnce(Result<(Link, RemoteInfo), Error>) -> T) -> T {
         let (client, mut server) = UnixStream::pair().unwrap();
         server.write_all(bytes).unwrap();
@@ -465,7 +466,8 @@ mod tests {
             let (mut slots, mut done) = (Slots::new(2), Vec::new());
             for (slot, op) in [(0, Op::Read), (1, Op::Write)] {
                 let request = Request { offset: 0, length: 4096, within: 0, slot, file: 0, op };
-                // SAFETY: the memory outlives the slots, and nothing else uses it meanwhile.
+                // SAFETY: the memory outlives the slots, and no other code uses it while requests
+                // are outstanding.
                 unsafe { slots.begin(slot, memory[slot as usize].as_mut_ptr(), 4096) };
                 link.add(&request, &slots);
             }
@@ -489,7 +491,7 @@ mod tests {
             named(at + STATUS, &status.to_le_bytes(), what);
         };
         status(0, status::NOT_SUPPORTED, "the server does not allow SMB 2.1; allow version 2.1");
-        status(SESSION_SETUP_1, 0xc0de_c0de, "refused to authenticate by NTLM (status 0xc0dec0de)");
+        status(SESSION_SETUP_1, 0xc0de_c0de, "to authenticate with NTLM (status 0xc0dec0de)");
         status(SESSION_SETUP_2, status::LOGON_FAILURE, "refused the user 'user' or the password");
         status(
             SESSION_SETUP_2,
@@ -526,7 +528,7 @@ mod tests {
         named(SESSION_SETUP_1 + 106, b"n", "sent no NTLM challenge");
         named(SESSION_SETUP_2 + 28, &[9], "sent a reply to a request that is not outstanding");
         named(SESSION_SETUP_2 + 16, &[9], "sent the response to another command");
-        // If the user is authenticated, the client requires signatures.
+        // Flags of 0 mean that the user is authenticated. Then the client requires signatures.
         named(SESSION_SETUP_2 + BODY + 2, &[0], "sent a response without a signature (status 0x0");
         let mut bytes = with(SESSION_SETUP_2 + BODY + 2, &[0]);
         bytes[SESSION_SETUP_2 + 20] |= message::FLAG_SIGNED as u8;

@@ -1,8 +1,7 @@
-//! A TCP connection to a server. During the set-up, calls block until a time limit. Afterwards the
-//! connection is polled.
+//! A TCP connection to a server.
 //!
-//! The set-up of a protocol sends and receives whole messages. Afterwards a `Link` takes over the
-//! connection, and uses the functions that do not block.
+//! The set-up of a protocol sends and receives whole messages, with functions that block up to a
+//! time limit. Afterwards, a `Link` uses the functions that do not block.
 
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -17,8 +16,7 @@ use crate::network::Address;
 
 /// The maximum time until a TCP connection is established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The minimum of the time limit for a whole set-up. The limit is twice the address's timeout if
-/// that is longer.
+/// The time limit for a whole set-up, unless twice the timeout in the address is longer.
 const SETUP_MIN: Duration = Duration::from_secs(10);
 /// The time between two checks of the interrupt flag during the set-up.
 const LOOK: Duration = Duration::from_millis(100);
@@ -29,15 +27,15 @@ const TEXT_BYTES_MAX: usize = 200;
 /// The requested size of the socket's send and receive buffers (bytes). With the default size,
 /// large requests wait for the TCP window.
 const SOCKET_BYTES: libc::c_int = 4 << 20;
-/// The longest wait for the server in one system call. Deadlines are checked between these calls. A
-/// tick is less than half of a worker's longest wait, because only a wait of at least two ticks
-/// uses [`Wire::wait_and_receive`].
+/// The maximum time that one system call waits for the server. Deadlines are checked between these
+/// calls. A tick must be less than half of a worker's longest wait, because
+/// [`Wire::wait_and_receive`] is used only for waits of at least two ticks.
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
 /// The flag that the program sets when the user interrupts it.
 static INTERRUPT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Makes every set-up of a connection end when the flag `interrupt` is set. Only the first call of
+/// Ends the set-up of every connection when the flag `interrupt` is set. Only the first call of
 /// this function has an effect.
 pub fn end_set_up_with(interrupt: Arc<AtomicBool>) {
     let _ = INTERRUPT.set(interrupt);
@@ -52,7 +50,7 @@ fn is_interrupted() -> bool {
 pub(crate) struct Wire {
     stream: TcpStream,
     clock: Monotonic,
-    /// When the set-up must have ended (ns). None after the set-up.
+    /// The time by which the set-up must have ended (ns). None after the set-up.
     set_up_until_ns: Option<u64>,
     /// The address of the target, for error messages.
     pub(super) name: String,
@@ -60,7 +58,7 @@ pub(crate) struct Wire {
     pub(super) timeout: Duration,
 }
 
-/// A piece of memory to receive into or to send from.
+/// A piece of memory to send, or to receive into.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub memory: *mut u8,
@@ -71,7 +69,8 @@ impl Wire {
     /// Connects to the server of an address.
     ///
     /// # Errors
-    /// The name cannot be resolved, or no address of the server answers.
+    /// The name of the server cannot be resolved, or no connection can be established to any of its
+    /// addresses.
     pub(crate) fn connect(address: &Address) -> Result<Wire, Error> {
         let server = address.server();
         let addresses = server.to_socket_addrs().map_err(|source| {
@@ -95,7 +94,7 @@ impl Wire {
             .with_remedy("check that the server runs and that the port is right"))
     }
 
-    /// Uses a connected stream, and begins the set-up.
+    /// Creates a connection from a connected stream, and starts the time limit of the set-up.
     pub(crate) fn over(stream: TcpStream, address: &Address) -> Result<Wire, Error> {
         let name = address.to_string();
         let set = |result: io::Result<()>| {
@@ -119,7 +118,6 @@ impl Wire {
         self
     }
 
-    /// Returns whether the set-up has ended.
     pub(super) fn is_set_up(&self) -> bool {
         self.set_up_until_ns.is_none()
     }
@@ -129,11 +127,11 @@ impl Wire {
         self.stream.peer_addr().ok()
     }
 
-    /// Begins another connection to the same server, and does not wait until the connection is
+    /// Begins another connection to the same server. This function returns before the connection is
     /// established. Until then, no bytes can be sent.
     ///
     /// # Errors
-    /// The connection cannot be begun, for example because the network cannot be reached.
+    /// The connection attempt fails at once, for example because the network is unreachable.
     pub(super) fn again(&self, peer: SocketAddr) -> Result<Wire, Error> {
         let stream = begin_connection(&peer).map_err(|error| self.broken(error))?;
         // This call fails on a socket that is not TCP.
@@ -145,9 +143,9 @@ impl Wire {
         Ok(wire)
     }
 
-    /// Repeats a call that waits for the socket, until the call succeeds or fails. Returns an error
-    /// when the server was silent for longer than the time limit, when the set-up takes too long,
-    /// or when the user interrupts the set-up.
+    /// Repeats a blocking call on the socket until the call succeeds or fails. Returns an error if
+    /// the server is silent for longer than the time limit, if the set-up takes too long, or if the
+    /// user interrupts the set-up.
     fn patiently<T>(&self, mut call: impl FnMut(&TcpStream) -> io::Result<T>) -> io::Result<T> {
         let begun_ns = self.clock.now_ns();
         let silent_until_ns = begun_ns.saturating_add(self.timeout.as_nanos() as u64);
@@ -169,8 +167,8 @@ impl Wire {
         }
     }
 
-    /// Returns an error if the set-up has taken too long, even if the server was never silent for
-    /// long.
+    /// Returns an error if the time limit of the set-up has passed. Without this check, a server
+    /// that sends slowly could prolong the set-up.
     fn check_set_up(&self) -> io::Result<()> {
         let is_over = self.set_up_until_ns.is_some_and(|until| self.clock.now_ns() >= until);
         if is_over { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) }
@@ -281,7 +279,7 @@ impl Wire {
         }
     }
 
-    /// Ends the set-up. After this call, a blocking wait takes at most [`TICK`].
+    /// Limits each blocking receive to [`TICK`].
     pub(super) fn set_tick(&self) -> Result<(), Error> {
         self.stream.set_read_timeout(Some(TICK)).map_err(|error| self.broken(error))
     }
@@ -293,8 +291,8 @@ impl Wire {
         poll.wait(Duration::ZERO).is_err() || poll.can_receive(0)
     }
 
-    /// Sends from several pieces without blocking. Returns the number of bytes that were sent. None
-    /// if nothing can be sent now.
+    /// Sends several pieces without blocking. Returns the number of bytes that were sent. None if
+    /// nothing can be sent now.
     ///
     /// # Safety
     /// Each piece must be readable for its length.
@@ -308,7 +306,7 @@ impl Wire {
     /// received. None if nothing has arrived.
     ///
     /// # Safety
-    /// Each piece must be writable for its length, and not in use elsewhere.
+    /// Each piece must be writable for its length, and nothing else may use it.
     pub(super) unsafe fn receive_now(&self, pieces: &[Piece]) -> Result<Option<usize>, Error> {
         // SAFETY: the caller promises that the pieces are valid.
         unsafe { self.receive_with(pieces, libc::MSG_DONTWAIT) }
@@ -318,15 +316,15 @@ impl Wire {
     /// first byte.
     ///
     /// # Safety
-    /// Each piece must be writable for its length, and not in use elsewhere.
+    /// Each piece must be writable for its length, and nothing else may use it.
     pub(super) unsafe fn wait_and_receive(&self, pieces: &[Piece]) -> Result<Option<usize>, Error> {
         // SAFETY: the caller promises that the pieces are valid.
         unsafe { self.receive_with(pieces, 0) }
     }
 
     unsafe fn receive_with(&self, pieces: &[Piece], flags: i32) -> Result<Option<usize>, Error> {
-        // SAFETY: the caller promises that the pieces are valid. recvmsg changes only the fields of
-        // the header.
+        // SAFETY: the caller promises that the pieces are valid. Besides the pieces, recvmsg
+        // changes only the fields of the header.
         let moved = unsafe { self.message_call(pieces, flags, libc::recvmsg) };
         match self.moved(moved)? {
             Some(0) => Err(self.broken(io::ErrorKind::UnexpectedEof.into())),
@@ -371,10 +369,10 @@ impl Wire {
 type SendOrReceive =
     unsafe extern "C" fn(libc::c_int, *mut libc::msghdr, libc::c_int) -> libc::ssize_t;
 
-/// The maximum number of pieces in one call.
+/// The maximum number of pieces that one call sends or receives.
 pub(super) const PIECES_MAX: usize = 32;
 
-/// Calls sendmsg(2). The mutable `header` gives this function the type of recvmsg(2).
+/// Calls sendmsg(2). `header` is mutable so that this function has the same type as recvmsg(2).
 unsafe extern "C" fn send_message(
     descriptor: libc::c_int,
     header: *mut libc::msghdr,
@@ -488,14 +486,13 @@ pub(crate) fn violated(name: &str, what: &str) -> Error {
         .with_remedy("check that the address has the right protocol and port")
 }
 
-/// Waits until one of several connections is ready. The list of connections can be reused.
+/// Waits until one of several connections is ready.
 #[derive(Debug, Default)]
 pub(crate) struct Poll {
     entries: Vec<libc::pollfd>,
 }
 
 impl Poll {
-    /// Removes all connections.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
     }
@@ -507,7 +504,7 @@ impl Poll {
         self.entries.push(libc::pollfd { fd: wire.stream.as_raw_fd(), events, revents: 0 });
     }
 
-    /// Waits until a connection is ready or the time has passed. A signal ends the wait early.
+    /// Waits until a connection is ready or `wait` has passed. A signal ends the wait early.
     pub(crate) fn wait(&mut self, wait: Duration) -> Result<(), Error> {
         let time =
             libc::timespec { tv_sec: wait.as_secs() as _, tv_nsec: wait.subsec_nanos().into() };

@@ -52,7 +52,6 @@ impl Schedule {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Piece {
     member: usize,
-    /// Range of bytes on the device `member`.
     range: Range,
 }
 
@@ -69,7 +68,7 @@ impl Range {
     }
 }
 
-/// Iterator over the pieces of a request in order of offset. There is at least one piece.
+/// Iterator over the pieces of a request in order of offset. A request of 0 bytes has one piece.
 #[derive(Clone, Copy, Debug)]
 struct Pieces {
     members: u64,
@@ -175,8 +174,8 @@ impl Member {
         self.bus.carry(now_ns, ready, truth.transfer_at_ns(offset, length))
     }
 
-    /// Adds `length` bytes to the write buffer. Returns the time at which the buffer has room for
-    /// these bytes (ns).
+    /// Adds `length` bytes to the write buffer at the time `ready` or later. Returns the time at
+    /// which the buffer has room for them (ns).
     fn buffer(&mut self, ready: u64, buffer: BufferTruth, length: u32) -> u64 {
         let BufferTruth { bytes, drain_bytes_per_s } = buffer;
         let level = &mut self.buffered;
@@ -190,8 +189,8 @@ impl Member {
         room_at
     }
 
-    /// Spends the tokens of a request. Returns the time at which the request is served and the
-    /// bucket has enough tokens (ns).
+    /// Takes the tokens for a request from the bucket. Returns the time at which the request is
+    /// served and the bucket is no longer overdrawn (ns).
     fn spend(&mut self, truth: &Truth, begin: u64, served: u64, length: u32) -> u64 {
         let Some(credit) = truth.credit else { return served };
         let rate = credit.sustained_bytes_per_s;
@@ -202,11 +201,11 @@ impl Member {
     }
 }
 
-/// A bus or link that carries one transfer at a time. Each transfer is scheduled in the first gap
-/// between earlier scheduled transfers in which it fits.
+/// A bus or link that carries one transfer at a time. Each new transfer is scheduled in the first
+/// gap between the scheduled transfers that is long enough.
 #[derive(Clone, Debug, Default)]
 struct SerialResource {
-    /// Sorted busy intervals as (start, end), with a gap between any two (ns).
+    /// Busy intervals as (start, end), in order of time, with gaps between them (ns).
     busy: VecDeque<(u64, u64)>,
 }
 
@@ -292,8 +291,9 @@ struct FillLevel {
 }
 
 impl FillLevel {
-    /// Updates the amount to a later time. The new amount is at most `most`. The new amount is at
-    /// least 0 or, if the old amount is negative, at least the old amount.
+    /// Advances the amount to a later time, with a change of `per_s` per second. The new amount is
+    /// at most `most`. It does not fall below 0 or, if the old amount is negative, below the old
+    /// amount.
     fn advance(&mut self, to_ns: u64, per_s: f64, most: f64) {
         let passed = to_ns.saturating_sub(self.at_ns) as f64 / 1e9;
         self.amount = (self.amount + passed * per_s).clamp(self.amount.min(0.0), most);
@@ -621,8 +621,8 @@ mod tests {
                 let expected = truth.saturated_bytes_per_s(length);
                 prop_assume!(truth.alone_ns(length) > 0 && expected.is_finite());
                 let done = closed_loop(&truth, Op::Read, length, 300, 6000);
-                // The rate is measured without the start and the end of the run, because not all
-                // devices are busy there.
+                // The start and the end of the run are not measured, because not all devices are
+                // busy then.
                 let seconds = (done[5000] - done[1000]) as f64 / 1e9;
                 let measured = 4000.0 * f64::from(length) / seconds;
                 prop_assert!((measured / expected - 1.0).abs() < 0.03, "{measured} {expected}");
@@ -679,7 +679,6 @@ mod tests {
             let granule = Some(GranuleTruth { bytes, rewrite_ns: 1000, straddle_ns: 7 });
             let truth = Truth { fixed_ns: 5, granule, ..Truth::default() };
             let end = offset + u64::from(length);
-            // The test computes the expected result by checking every granule.
             let touched = (0..end.div_ceil(bytes)).filter(|g| (g + 1) * bytes > offset);
             let (mut count, mut partial) = (0, 0);
             for granule in touched {
@@ -710,8 +709,8 @@ mod tests {
                 ..Truth::default()
             };
             let took = reader(&truth, length, think_ns, 200);
-            // A hit costs less than the fixed time of a miss, 1000 ns. Read 0 follows no other
-            // read, so it starts no read-ahead, and read 1 also misses.
+            // A hit takes less than 1000 ns, the fixed time of a miss. Read 1 is a miss too,
+            // because read 0 continues no other read and so starts no read-ahead.
             let misses: Vec<usize> = (1..took.len()).filter(|i| took[*i] >= 1000).collect();
             prop_assert_eq!(misses[0], 1);
             let hits = truth.hits_per_miss(length, think_ns);

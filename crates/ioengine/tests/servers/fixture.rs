@@ -18,7 +18,8 @@ use ioengine::{
 /// Maximum time from the start of a server until it accepts connections (s).
 const START_S: u64 = 60;
 
-/// Reports a skipped test on stderr and in the file of the environment variable HALFPOWER_SKIP_LOG.
+/// Reports a skipped test on stderr, and adds the report to the file that the environment variable
+/// HALFPOWER_SKIP_LOG specifies.
 pub fn skipped(name: &str, reason: &str) {
     let line = format!("skipped: {name}: {reason}");
     eprintln!("{line}");
@@ -47,9 +48,8 @@ pub fn sleep_ms(ms: u64) {
     clock.sleep_until(clock.now_ns() + ms * 1_000_000);
 }
 
-/// The process of a server, with all processes that the server starts. Dropping this value kills
-/// all of these processes. The kernel also kills the server when the thread that started the server
-/// ends.
+/// A server process and its child processes. Dropping this value kills all of them. The kernel also
+/// kills the server if the thread that started it ends.
 pub struct Process {
     child: Child,
 }

@@ -23,8 +23,8 @@ const NAME: &str = "iqn.2026-01.test:disk";
 const USER: &str = "anna";
 const PASSWORD: &str = "a-secret-of-12+";
 
-/// A running tgtd with one disk, logical unit 1, whose data are in a file. Dropping this value ends
-/// the daemon.
+/// A running tgtd with one disk (logical unit 1), which is stored in a file. Dropping this value
+/// ends the daemon.
 struct Tgtd {
     daemon: Process,
     folder: tempfile::TempDir,
@@ -93,7 +93,7 @@ impl Tgtd {
         }
     }
 
-    /// Runs a command of tgtadm, which must succeed.
+    /// Runs tgtadm, and panics if it fails.
     #[track_caller]
     fn admin(&self, arguments: &str) {
         self.try_admin(arguments).unwrap_or_else(|error| panic!("tgtadm {arguments}: {error}"));

@@ -1,5 +1,5 @@
-//! Tests the S3 client with versitygw. The program is found in PATH, or the environment variable
-//! `HALFPOWER_VERSITYGW` contains its path.
+//! Tests the S3 client with the server versitygw. The environment variable `HALFPOWER_VERSITYGW`
+//! specifies the path of the program. Without the variable, the program must be in PATH.
 //!
 //! The server stores the bucket as a temporary directory and the objects as files in that
 //! directory. It does not need root.
@@ -76,7 +76,7 @@ impl Server {
         Some(Server { process, port, folder })
     }
 
-    /// Returns the access data for a path, with the correct secret.
+    /// Returns the address of a path, with the correct credentials.
     fn access(&self, path: &str) -> Access {
         self.access_as(USER, SECRET, path)
     }
@@ -107,8 +107,8 @@ fn reads() -> Vec<Request> {
     (0..16).map(|slot| request(Op::Read, slot, u64::from(slot) << 12, 4096)).collect()
 }
 
-/// Repeats an action until it fails, and returns the error. The action may still succeed at first,
-/// because a server ends or stops only some time after a signal was sent.
+/// Repeats an action until it fails, and returns the error. The first actions may succeed, because
+/// a signal takes some time to end or stop the server.
 fn first_error<T>(mut action: impl FnMut() -> Result<T, Error>) -> Error {
     (0..10_000).find_map(|_| action().err()).expect("the server is stopped")
 }

@@ -78,7 +78,7 @@ impl Server {
         Some(Server { process, port, folder })
     }
 
-    /// Returns the access data for a path, with the correct password.
+    /// Returns the address of a path, with the correct credentials.
     fn access(&self, path: &str) -> Access {
         self.access_as("root", PASSWORD, path)
     }
@@ -238,7 +238,7 @@ fn large_requests_transfer_in_parts_of_8_mib() {
     }
     let offset = |slot: u32| u64::from(slot % 2 * part + slot / 2 * (part / 2));
     // A write of 16 MiB transfers only the first 8 MiB before it completes. Each of the reads below
-    // requests 8 MiB and must transfer all of them.
+    // requests 8 MiB and must transfer all 8 MiB.
     let written = run(&mut large, &[request(Op::Write, 1, offset(1), 2 * part)]).unwrap();
     assert_eq!(written, [Completion { slot: 1, result: part as i32 }]);
     let all: Vec<Request> =
@@ -254,7 +254,7 @@ fn large_requests_transfer_in_parts_of_8_mib() {
     assert!(content[part as usize..2 * part as usize].iter().all(|byte| *byte == 2));
 }
 
-/// Returns the open(2) flags of all descriptors of a file, in all processes of this host.
+/// Returns the open(2) flags of all open descriptors of a file, in all processes of this host.
 fn open_flags(file: &Path) -> Vec<u32> {
     let mut found = Vec::new();
     for process in fs::read_dir("/proc").unwrap().flatten() {

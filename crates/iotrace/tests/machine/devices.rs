@@ -1,5 +1,5 @@
-//! Slow block devices for tests. One helper makes a loop device on a FUSE file with known request
-//! times, another limits the rate of a process's reads with a cgroup.
+//! Slow block devices for tests. `SlowDevice` is a loop device on a FUSE file with known request
+//! times. `Throttle` limits the rate of this process's reads with a cgroup.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ fn system(words: &[&str]) -> Result<String, String> {
     Err(format!("{}: {}", words[0], String::from_utf8_lossy(&output.stderr).trim()))
 }
 
-/// A loop device that completes requests with the timing of a reference device.
+/// A loop device with known request times, which a [`Truth`] specifies.
 pub struct SlowDevice {
     device: String,
     mounted: Option<Mounted>,
@@ -77,8 +77,9 @@ impl Drop for SlowDevice {
 /// Directory of the block I/O controller of cgroup v1.
 const CONTROLLER: &str = "/sys/fs/cgroup/blkio";
 
-/// Limits the rate of this process's reads from a device, until the value is dropped. The limit is
-/// in bytes per second, because a limit in IOPS would release several requests at once.
+/// Limits the rate at which this process reads from a device. Dropping the value removes the limit.
+/// The limit is in bytes per second, because a limit in IOPS would release several requests at
+/// once.
 pub struct Throttle {
     folder: PathBuf,
 }

@@ -1,5 +1,5 @@
-//! A small load on a file or device. The load logs the times of each request, which the tests
-//! compare with the events that the kernel traced.
+//! A small load on a file or device. The load logs the times of each request, so that tests can
+//! compare the log with the trace.
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -19,11 +19,9 @@ use iotrace::AppRequest;
 /// Name of the thread that sends the requests.
 pub const THREAD: &str = "worker-0";
 
-/// Start and end of the time in which another thread occupies a CPU, relative to the submission of
-/// each request (ns).
+/// Time range in which another thread occupies a CPU (ns after the submission of each request).
 pub const HOG_NS: Range<u64> = 10_000_000..300_000_000;
 
-/// The requests to send, and the threads that compete for a CPU.
 #[derive(Clone, Debug)]
 pub struct Load {
     pub engine_kind: EngineKind,
@@ -31,37 +29,36 @@ pub struct Load {
     pub request_bytes: u32,
     pub requests: usize,
     pub write: bool,
-    /// CPU of the load's thread, which another thread occupies during [`HOG_NS`] of each request.
-    /// None if no thread disturbs the load's thread.
+    /// CPU to which the load's thread is pinned, and which another thread occupies during
+    /// [`HOG_NS`]. None if no thread disturbs the load's thread.
     pub hog_cpu: Option<usize>,
-    /// Placement of the SQPOLL thread of the kernel, which takes the submissions and posts the
-    /// completions. None if the load does not use SQPOLL.
+    /// The kernel's SQPOLL thread, which takes the submissions and posts the completions. None if
+    /// the load does not use SQPOLL.
     pub sq_poll_thread: Option<SqPollThread>,
 }
 
-/// Placement of the SQPOLL thread.
+/// The CPU of the SQPOLL thread, and the times at which another thread occupies this CPU.
 #[derive(Clone, Copy, Debug)]
 pub struct SqPollThread {
     /// CPU to which the SQPOLL thread is pinned. The load's own thread uses the other CPUs.
     pub cpu: usize,
-    /// Time in which another thread occupies the CPU of the SQPOLL thread.
     pub hog_time: HogTime,
 }
 
-/// Time in which another thread occupies the CPU of the SQPOLL thread.
+/// When another thread occupies the CPU of the SQPOLL thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HogTime {
     Never,
-    /// From before each submission until the end of [`HOG_NS`].
+    /// From [`LEAD_NS`] before each submission until the end of [`HOG_NS`].
     FromSubmission,
-    /// After each submission, during [`HOG_NS`].
+    /// During [`HOG_NS`] after each submission.
     AfterSubmission,
 }
 
-/// Pause before each submission if another thread occupies a CPU (ns). The pause is needed because
-/// the kernel throttles real-time threads.
+/// Pause before each submission of a load with a [`CpuHog`] (ns). Without the pause, the kernel
+/// would throttle the real-time thread.
 const PAUSE_NS: u64 = 40_000_000;
-/// Time from the start of [`HogTime::FromSubmission`] to the submission (ns).
+/// Time by which [`HogTime::FromSubmission`] begins before the submission (ns).
 const LEAD_NS: u64 = 5_000_000;
 
 impl Load {
@@ -72,8 +69,8 @@ impl Load {
         Load { engine_kind, depth: 1, request_bytes, requests, write, hog_cpu, sq_poll_thread }
     }
 
-    /// Runs the load on a new thread. Returns the log of the requests, with times of the clock that
-    /// kernel events use.
+    /// Runs the load on a new thread. Returns the logged requests. Their times are those of the
+    /// clock that kernel events use.
     pub fn run(&self, target: &HostTarget) -> Result<Vec<AppRequest>, String> {
         thread::scope(|scope| {
             let builder = thread::Builder::new().name(THREAD.to_owned());
@@ -134,7 +131,7 @@ impl Load {
             }
             let submit_ns = clock.now_ns();
             for slot in free.drain(..).take(left) {
-                // The factor makes consecutive offsets far apart. Any large odd factor would do so.
+                // The factor puts consecutive requests far apart. Any large odd factor would do.
                 let offset = sent.wrapping_mul(0x9E37_79B1) % places * u64::from(slot_bytes);
                 let op = if self.write { Op::Write } else { Op::Read };
                 batch.push(Request { offset, length: slot_bytes, within: 0, slot, file: 0, op });
@@ -164,7 +161,7 @@ impl Load {
     }
 }
 
-/// Calls `ask` every millisecond until there is a result, for two seconds at most.
+/// Calls `ask` every millisecond until it returns a value, but for at most two seconds.
 fn eventually<T>(mut ask: impl FnMut() -> Option<T>) -> Option<T> {
     let clock = Monotonic::new();
     (0..2000).find_map(|_| {
@@ -206,15 +203,15 @@ impl SqPollThread {
     }
 }
 
-/// Checks whether threads may become real-time threads. A control group can forbid this even for
-/// root.
+/// Checks whether this process may start real-time threads. A control group can forbid this even
+/// for root.
 pub fn real_time_allowed() -> Result<(), String> {
     let tried = Command::new("chrt").args(["--fifo", "50", "true"]).output();
     let allowed = tried.is_ok_and(|tried| tried.status.success());
     allowed.then_some(()).ok_or_else(|| "real-time threads are not allowed here (chrt)".to_owned())
 }
 
-/// A real-time thread that occupies a CPU during the time ranges that are passed to it.
+/// A real-time thread that occupies a CPU during the time ranges passed to [`CpuHog::occupy`].
 struct CpuHog {
     requests: Option<Sender<Range<u64>>>,
     thread: Option<thread::JoinHandle<()>>,

@@ -27,7 +27,7 @@ use load::{HogTime, Load, SqPollThread, real_time_allowed};
 const MIB: u64 = 1 << 20;
 const MS: u64 = 1_000_000;
 
-/// Returns the value of `Ok`, or skips the test with the reason in `Err`.
+/// Unwraps an `Ok`. On an `Err`, reports the reason and skips the test.
 macro_rules! or_skip {
     ($wanted:expr) => {
         match $wanted {
@@ -50,13 +50,12 @@ fn skip(closure_in_test: &str, reason: &str) {
     }
 }
 
-/// Waits until no other test runs, because tests would disturb each other's timing.
+/// Makes the tests run one after another, because they would disturb each other's timing.
 fn serialise() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The measured phases and latency of a load.
 struct Measured {
     phases: Phases,
     /// Median latency that the load itself measured (ns).
@@ -212,8 +211,8 @@ fn median(phases: &Phases, phase: Phase) -> f64 {
     phases.time(phase).map_or(0.0, |time| time.p50_ns as f64)
 }
 
-/// Checks that the median of `phase` grew by the delay, and that every other median stayed the
-/// same, within 5% of the delay.
+/// Checks that the median of `phase` grew by `delay_ns`, and that the medians of all other phases
+/// did not change. Deviations of up to 5% of the delay are allowed.
 fn only_grows(
     phase: Phase,
     before: &Measured,
@@ -232,8 +231,8 @@ fn only_grows(
     Ok(())
 }
 
-/// Repeats an attempt up to five times until it succeeds, because other load on this machine may
-/// disturb the attempt.
+/// Calls `attempt` until it succeeds, but at most five times. Other load on this machine may
+/// disturb an attempt.
 #[track_caller]
 fn within_tries(mut attempt: impl FnMut() -> Result<(), String>) {
     let mut failures = Vec::new();
@@ -272,8 +271,9 @@ fn a_limit_of_the_kernel_shows_in_the_phase_queue_only() {
         let limit = Throttle::new(device.path(), 1 << 19)?;
         let after = phases_of(device.path(), &load)?;
         drop(limit);
-        // With the limit, each request takes an eighth of a second. The kernel's timer is coarse,
-        // so the exact delay is taken from the latencies that the load measured.
+        // The limit makes each request take an eighth of a second (64 KiB at 512 KiB/s). The
+        // kernel's timer is too coarse for an exact delay, so the latencies that the load measured
+        // give the delay.
         let delay_ns = after.latency_ns - before.latency_ns;
         assert!(delay_ns > 50.0 * MS as f64, "the limit had no effect: {delay_ns} ns");
         only_grows(Phase::Queue, &before, &after, delay_ns)
@@ -292,8 +292,8 @@ fn more_requests_than_the_driver_takes_wait_in_the_phase_scheduler_only() {
     within_tries(|| {
         let before = phases_of(device.path(), &load(tags / 2))?;
         let after = phases_of(device.path(), &load(2 * tags))?;
-        // The requests are served in rounds whose size depends on the scheduler. The expected delay
-        // is therefore taken from the latencies that the load measured.
+        // The device serves the requests in rounds whose size depends on the scheduler, so the
+        // latencies that the load measured give the expected delay.
         let delay_ns = after.latency_ns - before.latency_ns;
         assert!(delay_ns > 50.0 * MS as f64, "no request waited: {delay_ns} ns");
         only_grows(Phase::Scheduler, &before, &after, delay_ns)
@@ -308,7 +308,7 @@ fn a_thread_that_must_wait_for_its_cpu_shows_in_the_phase_wake_up_only() {
     if cpus.len() < 2 {
         return skip(std::any::type_name_of_val(&|| ()), "needs two CPUs");
     }
-    // The device must complete requests on another CPU than that of the load's thread.
+    // The device must not complete requests on the CPU of the load's thread.
     affinity::pin_current_thread(&cpus[..1]).unwrap();
     let device = or_skip!(slow_device(30 * MS));
     or_skip!(device.set("rq_affinity", "0"));
@@ -332,7 +332,7 @@ fn sq_poll_loads(requests: usize, hog_time: HogTime) -> Result<[Load; 2], String
         return Err(format!("SQPOLL: {}", found.detail));
     }
     let [.., _, cpu] = cpus.as_slice() else { return Err("needs two CPUs".to_owned()) };
-    // The device must complete requests on another CPU than that of the SQPOLL thread.
+    // The device must not complete requests on the CPU of the SQPOLL thread.
     affinity::pin_current_thread(&cpus[..cpus.len() - 1]).unwrap();
     let load = |hog_time| Load {
         sq_poll_thread: Some(SqPollThread { cpu: *cpu, hog_time }),
@@ -375,8 +375,8 @@ fn a_completion_that_the_kernel_posts_late_shows_in_the_phase_completion_only() 
 
 // ---- cost of tracing
 
-/// Measures the cost of tracing, and checks nothing. Run with `cargo test -p halfpower-iotrace
-/// --test machine -- --ignored --nocapture`.
+/// Measures the cost of tracing. This test checks nothing. Run it with `cargo test -p
+/// halfpower-iotrace --test machine -- --ignored --nocapture`.
 #[test]
 #[ignore = "a measurement that takes about a minute"]
 fn what_tracing_costs() {

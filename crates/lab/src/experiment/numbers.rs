@@ -1,5 +1,5 @@
-//! Parses numbers as values of parameters. An error describes the fault and, if the caller passed
-//! a remedy, ends with the remedy.
+//! Parses the values of numeric parameters. If the caller passes a remedy, error messages end with
+//! the remedy.
 
 use analysis::units;
 
@@ -22,12 +22,13 @@ pub fn whole(text: &str) -> Result<u64, String> {
 /// Parses a list of numbers from 1 to 2^32 - 1.
 ///
 /// # Errors
-/// If the text is not such a list. If a number is out of range, the error ends with `remedy`.
+/// If the text is not a list of whole numbers, or if a number is out of range. In the second case,
+/// the error ends with `remedy`.
 pub fn counts(text: &str, remedy: &str) -> Result<Vec<u32>, String> {
     units::parse_list(text, whole)?.into_iter().map(|value| narrow(value, remedy)).collect()
 }
 
-/// Checks that a number is from 1 to 2^32 - 1, and converts it.
+/// Converts a number from 1 to 2^32 - 1 to `u32`.
 ///
 /// # Errors
 /// If the number is out of range. The error ends with `remedy`.

@@ -1,7 +1,7 @@
 //! The table of all parameters of an experiment, with their names, help texts and parsers.
 //!
-//! A parameter is a flag of `run` and `sweep` and a key of plan files. To add a parameter, add a
-//! field to [`Experiment`], a row to [`PARAMETERS`], and the code that uses the field.
+//! Users set a parameter with a flag of `run` or `sweep`, or with a key in a plan file. To add a
+//! parameter, add a field to [`Experiment`], a row to [`PARAMETERS`], and code that uses the field.
 
 use analysis::units;
 use ioengine::target::Hint;
@@ -14,14 +14,14 @@ use crate::failure::{Failure, Outcome};
 use crate::skew;
 use crate::truth;
 
-/// The result of a parser. An error describes the fault and shows a valid value.
+/// The result of parsing a value. The error message says what is wrong and shows a valid value.
 type Parsed = Result<(), String>;
 
 /// One parameter of an experiment.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
-    /// Name of the flag without the leading dashes, and of the key in plan files. If fio has such a
-    /// flag, this is fio's name.
+    /// Name of the parameter, such as `iodepth` for the flag `--iodepth`. Names of fio are used
+    /// where fio has the same parameter.
     pub name: &'static str,
     /// Alternative names.
     pub aliases: &'static [&'static str],
@@ -33,11 +33,11 @@ pub struct Parameter {
     pub default: &'static str,
     /// All valid values, for shell completion. Empty if there are more than a few.
     pub choices: &'static [&'static str],
-    /// Whether the parameter is a switch, which needs no value.
+    /// Whether the flag can be used without a value, as in `--verify`.
     pub is_switch: bool,
-    /// Whether the parameter is an axis of a sweep and takes a list.
+    /// Whether `sweep` accepts a list of values, and measures each value.
     pub is_axis: bool,
-    /// Whether all measuring commands have the parameter, so that `CommonArgs` declares it.
+    /// Whether all commands that measure have the flag. If so, `CommonArgs` declares it.
     pub is_common: bool,
     /// Text that `--help` shows.
     pub help: &'static str,
@@ -77,7 +77,6 @@ impl Parameter {
         }
     }
 
-    /// Makes a parameter that needs no value.
     const fn switch(
         name: &'static str,
         heading: &'static str,
@@ -108,7 +107,7 @@ impl Parameter {
     }
 }
 
-/// Finds the parameter with a name or alias. Words may be separated by `-` or `_`.
+/// Finds a parameter by its name or alias. `time_based` also finds `time-based`.
 pub fn named(name: &str) -> Option<&'static Parameter> {
     let name = name.replace('_', "-");
     PARAMETERS.iter().find(|known| known.name == name || known.aliases.contains(&name.as_str()))
@@ -142,7 +141,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "iodepth",
         "N",
         WORKLOAD,
-        "Number of requests outstanding in each thread",
+        "Number of requests that each thread keeps outstanding",
         |experiment, text| {
             experiment.depths = counts(text, "a depth of 1 or more")?;
             Ok(())
@@ -160,7 +159,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "ioengine",
         "NAME",
         WORKLOAD,
-        "I/O engine, which issues the requests (halfpower engines describes all engines)",
+        "I/O engine, which issues the requests (for a list, run: halfpower engines)",
         |experiment, text| {
             experiment.engine_kinds = text.split(',').map(engine_kind).collect::<Result<_, _>>()?;
             Ok(())
@@ -183,9 +182,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "inject",
         "KIND@N,..",
         REFERENCE,
-        "Inject faults into the requests of each thread, such as write-lose@100x3. KIND: eio, \
-            enospc, eagain, eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, lose, \
-            misdirect:SIZE, tear",
+        "Inject faults into the requests of each thread, such as write-lose@100x3 (into writes 100 \
+            to 102). KIND: eio, enospc, eagain, eintr, short:SIZE, late:COUNT, hang:TIME, twice, \
+            never, flip, lose, misdirect:SIZE, tear",
         |experiment, text| put(&mut experiment.faults, truth::parse_faults(text)),
     ),
     Parameter::switch(
@@ -205,7 +204,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "rwmixread",
         "PERCENT",
         WORKLOAD,
-        "Share of reads in a mix (default 50)",
+        "Percentage of reads in mixed workloads (default 50)",
         |experiment, text| {
             let share = |share| match share {
                 0..=100 => Ok(share as u8),
@@ -305,13 +304,13 @@ pub const PARAMETERS: &[Parameter] = &[
         "runtime",
         "TIME",
         TIME,
-        "Length of a trial (default 5 s without --size)",
+        "Length of a trial (default: 5 s, or one pass over the region with --size)",
         |experiment, text| put(&mut experiment.runtime_ns, units::parse_duration(text)),
     ),
     Parameter::switch(
         "time-based",
         TIME,
-        "At the end of the region, start again until --runtime is over",
+        "When the end of the region is reached, continue at its start until --runtime has passed",
         |experiment, text| store(&mut experiment.time_based, boolean(text)),
     ),
     Parameter::new("ramp-time", "TIME", TIME, "Length of the warm-up", |experiment, text| {
@@ -333,14 +332,14 @@ pub const PARAMETERS: &[Parameter] = &[
         "rate-iops",
         "RATE",
         WORKLOAD,
-        "Open loop with this total rate of all threads (requests per second)",
+        "Open loop: the threads together issue this many requests per second",
         |experiment, text| put(&mut experiment.rate_iops, number(text)),
     ),
     Parameter::new(
         "rate",
         "SIZE",
         WORKLOAD,
-        "Open loop with this total rate of all threads (bytes per second), such as 20m",
+        "Open loop: the threads together transfer this many bytes per second, such as 20m",
         |experiment, text| {
             let rate = units::parse_size(text).map(|bytes| bytes as f64);
             put(&mut experiment.rate_bytes_per_s, rate)
@@ -350,7 +349,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "rate-process",
         "linear|poisson",
         WORKLOAD,
-        "Open loop: when requests are due. linear: at equal intervals; poisson: at random times",
+        "Open loop: requests are due at equal intervals (linear) or at random times (poisson)",
         |experiment, text| {
             let process = match text {
                 "linear" => Ok(RateProcess::Linear),
@@ -366,7 +365,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "percentile",
         "P,P",
         OUTPUT,
-        "Latency percentiles to print; each needs enough requests (default 50,99)",
+        "Latency percentiles to print (default 50,99); high percentiles need more requests",
         |experiment, text| put(&mut experiment.percentiles, percentiles(text)),
     )
     .aliases(&["percentile-list"]),
@@ -392,7 +391,7 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "soaker",
         WORKLOAD,
-        "Run every other trial with an idle-priority soaker, for an upper bound of the CPU cost",
+        "Repeat trials while idle-priority processes use all idle CPU (upper bound of CPU cost)",
         |experiment, text| store(&mut experiment.soaker, boolean(text)),
     ),
     Parameter::new(
@@ -409,7 +408,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "bssplit",
         "SIZE/PERCENT:..",
         WORKLOAD,
-        "Several request sizes with their shares (percent), instead of --bs: 4k/50:64k/50",
+        "Several request sizes with their percentages, instead of --bs, such as 4k/50:64k/50",
         |experiment, text| put(&mut experiment.request_sizes, text.parse()),
     ),
     Parameter::new(
@@ -424,14 +423,14 @@ pub const PARAMETERS: &[Parameter] = &[
         "thinktime-blocks",
         "N",
         WORKLOAD,
-        "Number of requests between pauses",
+        "Number of requests between two pauses of --thinktime",
         |experiment, text| put(&mut experiment.think_requests, number(text)),
     ),
     Parameter::new(
         "rank-files",
         "own|segmented|strided",
         RANKS,
-        "With --mpi: each rank uses its own target (own), or its part of one shared file",
+        "With --mpi. own: each rank has its own target; segmented, strided: parts of a shared file",
         |experiment, text| put(&mut experiment.rank_files, text.parse()),
     )
     .choices(&["own", "segmented", "strided"]),
@@ -439,7 +438,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "rank-shift",
         "N",
         RANKS,
-        "With --mpi: rank R uses the part of rank R+N, so that no host reads from its own cache",
+        "With --mpi: rank R uses the data of rank R+N, so that no host reads what it has cached",
         |experiment, text| store(&mut experiment.rank_shift, number(text)),
     )
     .default("0"),
@@ -465,7 +464,7 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "uncached",
         ENGINE,
-        "Remove the data of buffered requests from the page cache (RWF_DONTCACHE)",
+        "Drop data from the page cache after each buffered request (RWF_DONTCACHE)",
         |experiment, text| store(&mut experiment.engine.uncached, boolean(text)),
     ),
     Parameter::switch(
@@ -478,21 +477,21 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "zone-append",
         ENGINE,
-        "With --ioengine nvme: write with Zone Append, which allows --iodepth writes in each zone",
+        "With --ioengine nvme: write with Zone Append; each zone has --iodepth writes in flight",
         |experiment, text| store(&mut experiment.engine.zone_append, boolean(text)),
     ),
     Parameter::new(
         "fsync",
         "N",
         ENGINE,
-        "After every N writes, a thread waits for them and flushes the target (fsync)",
+        "After every N writes, each thread waits until they are complete and calls fsync",
         |experiment, text| put(&mut experiment.engine.fsync, number(text)),
     ),
     Parameter::new(
         "fdatasync",
         "N",
         ENGINE,
-        "After every N writes, a thread waits for them and flushes the target's data (fdatasync)",
+        "After every N writes, each thread waits until they are complete and calls fdatasync",
         |experiment, text| put(&mut experiment.engine.fdatasync, number(text)),
     ),
     Parameter::new(
@@ -578,19 +577,17 @@ pub const PARAMETERS: &[Parameter] = &[
     .common(),
 ];
 
-/// Stores a parsed value in an optional field, or returns the error.
 fn put<T>(place: &mut Option<T>, value: Result<T, String>) -> Parsed {
     *place = Some(value?);
     Ok(())
 }
 
-/// Stores a parsed value in a field, or returns the error.
 fn store<T>(place: &mut T, value: Result<T, String>) -> Parsed {
     *place = value?;
     Ok(())
 }
 
-/// Parses 0, 1, off, on, false, true, no and yes.
+/// Parses a switch: 0, off, false or no; or 1, on, true or yes.
 ///
 /// # Errors
 ///
@@ -616,7 +613,7 @@ pub fn page_cache(text: &str) -> Result<PageCache, String> {
     }
 }
 
-/// Parses the kind of the memory pages of the buffers: `huge` or `4k`.
+/// Parses the size of the memory pages for the buffers: `huge` or `4k`.
 ///
 /// # Errors
 ///
@@ -643,7 +640,7 @@ fn engine_kind(text: &str) -> Result<Option<EngineKind>, String> {
     text.parse().map(Some).map_err(|error: ioengine::Error| error.to_string())
 }
 
-/// Parses percentiles such as `50,99.9`, or `50:99.9` as in fio. The result is sorted.
+/// Parses percentiles such as `50,99.9`, or `50:99.9` as in fio, and sorts them.
 fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     let within = |p: &f64| *p > 0.0 && *p < 100.0;
     let mut percentiles = Vec::new();
@@ -658,13 +655,13 @@ fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     Ok(percentiles)
 }
 
-/// Maximum CPU number in a list. Linux supports at most 8192 CPUs.
+/// Maximum CPU number in a list. This is far more than Linux supports (8192 CPUs).
 const CPU_MAX: usize = 65_535;
 
-/// Parses a list of CPUs such as `0,2` or `0-3`. [`check_cpus`] checks whether they can be used.
+/// Parses a list of CPU numbers such as `0,2` or `0-3`. Does not check whether these CPUs exist.
 ///
 /// # Errors
-/// If the text is not such a list.
+/// If the text is not a list of CPU numbers.
 pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
     let bad = || "write CPUs as 0,2 or 0-3".to_owned();
     let mut cpus = Vec::new();
@@ -672,7 +669,7 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         let first: usize = first.trim().parse().map_err(|_| bad())?;
         let last: usize = last.trim().parse().map_err(|_| bad())?;
-        // This is checked before the range is expanded, because a huge range would fill the memory.
+        // A huge range is refused before it is expanded, because it would fill the memory.
         if last > CPU_MAX {
             return Err(format!("there is no CPU {last}; {}", bad()));
         }
@@ -684,10 +681,10 @@ pub fn cpus(text: &str) -> Result<Vec<usize>, String> {
     Ok(cpus)
 }
 
-/// Checks whether this process may use all of these CPUs.
+/// Checks that this process may run on these CPUs.
 ///
 /// # Errors
-/// If the process may not use one of the CPUs.
+/// If the process may not run on one of the CPUs.
 pub fn check_cpus(cpus: &[usize]) -> Outcome<()> {
     let allowed = cpucost::affinity::allowed_cpus();
     match cpus.iter().find(|cpu| !allowed.contains(cpu)) {

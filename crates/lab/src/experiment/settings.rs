@@ -1,5 +1,5 @@
-//! Settings are parameters with values from a plan file or the command line. They are applied to an
-//! experiment in the order in which they were specified.
+//! Parameters that a user set in a plan file or on the command line, with their values. They are
+//! applied to an experiment in the order in which the user specified them.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use crate::similar;
 
 /// Maximum size of a plan file (bytes). A larger file is probably not a plan.
 const BYTES_MAX: u64 = 1 << 20;
-/// Flags that permit writing. They are accepted only on the command line, not in plan files.
+/// Flags that allow destroying data. They are accepted only on the command line, not in plan files.
 pub const CONSENTS: [&str; 2] = ["overwrite", "destroy-data-on"];
 
 /// A parameter with its values.
@@ -58,11 +58,11 @@ impl Settings {
         self.0.push(setting);
     }
 
-    /// Adds a key of a plan with its value.
+    /// Adds a key of a plan file and its value.
     ///
     /// # Errors
-    /// If the parameter is unknown or set twice, or if the value is invalid. A permission to write
-    /// is refused.
+    /// If the parameter is unknown or already set, if the value is invalid, or if the key is in
+    /// [`CONSENTS`].
     pub fn add(&mut self, key: &str, value: &Value) -> Outcome<()> {
         let values = texts_of(key, value)?;
         let name = key.replace('_', "-");
@@ -72,7 +72,7 @@ impl Settings {
         let parameter = parameters::named(key).ok_or_else(|| unknown(key))?;
         if self.0.iter().any(|setting| setting.parameter.name == parameter.name) {
             let name = parameter.name;
-            return Err(Failure::usage(format!("{key} sets {name} again; drop one of them")));
+            return Err(Failure::usage(format!("{key}: {name} is already set; drop one of them")));
         }
         let setting = Setting { parameter, values };
         for value in &setting.values {
@@ -87,8 +87,7 @@ impl Settings {
         self.0.iter()
     }
 
-    /// Returns the settings of `self` and `others`. If both lists set a parameter, the setting in
-    /// `others` is used.
+    /// Merges two lists. If both lists set a parameter, the setting in `others` is used.
     #[must_use]
     pub fn overridden_by(&self, others: &Settings) -> Settings {
         let mut settings = self.without(others);
@@ -96,7 +95,7 @@ impl Settings {
         settings
     }
 
-    /// Returns these settings without the parameters that `others` contains.
+    /// Returns the settings of the parameters that `others` does not set.
     #[must_use]
     pub fn without(&self, others: &Settings) -> Settings {
         let is_set = |setting: &Setting| {
@@ -105,10 +104,10 @@ impl Settings {
         Settings(self.0.iter().filter(|setting| !is_set(setting)).cloned().collect())
     }
 
-    /// Checks that no axis has several values, because `run` measures a single workload.
+    /// Checks that no parameter has a list of values to sweep, because `run` measures one workload.
     ///
     /// # Errors
-    /// If an axis has several values. The usage error recommends `sweep`.
+    /// If a parameter has such a list. The error recommends `sweep`.
     pub fn check_one_workload(&self) -> Outcome<()> {
         let is_list = |setting: &&Setting| {
             let text = setting.values.join(",");
@@ -134,7 +133,7 @@ impl Settings {
     }
 }
 
-/// Makes the failure for a plan file that contains a permission to write.
+/// Returns the error for a plan file that contains one of the flags in [`CONSENTS`].
 pub fn consent_in_file(key: &str, flag: &str) -> Failure {
     Failure::new(
         Exit::Refused,
@@ -160,22 +159,23 @@ pub fn read_plan(path: &Path) -> Outcome<String> {
     std::fs::read_to_string(path).map_err(reading)
 }
 
-/// Returns the line number of a byte offset. The end of the text belongs to the last line.
+/// Returns the number of the line that contains a byte offset, counted from 1. The end of the text
+/// is part of the last line.
 pub fn line_of(text: &str, offset: usize) -> usize {
     let line = text.bytes().take(offset).filter(|byte| *byte == b'\n').count() + 1;
     line.min(text.lines().count().max(1))
 }
 
-/// Converts the values of a plan's key to the form in which a user types them on the command line.
-/// A list has one text for each element.
+/// Converts the value of a key in a plan file to text, as a user would type it on the command line.
+/// Returns one text for each element of a list.
 ///
 /// # Errors
-/// If the list is empty or the type is unsupported. The usage error contains the key.
+/// If the list is empty, or if the value has an unsupported type, such as a date.
 pub fn texts_of(key: &str, value: &Value) -> Outcome<Vec<String>> {
     match values_of(value) {
-        Some(values) if values.is_empty() => Err(Failure::usage(format!(
-            "{key} is an empty list, which measures nothing; give at least one value"
-        ))),
+        Some(values) if values.is_empty() => {
+            Err(Failure::usage(format!("{key} is an empty list; specify at least one value")))
+        }
         Some(values) => Ok(values),
         None => Err(Failure::usage(format!(
             "{key}: unsupported type of value; use text, a number or a list"

@@ -1,5 +1,5 @@
-//! `halfpower cat` from options to exit code: copies files to standard output unchanged, with
-//! several large requests in flight.
+//! `halfpower cat`: copies files to standard output. To be fast, it keeps several large read
+//! requests in flight.
 
 use analysis::units;
 use std::fs;
@@ -22,7 +22,7 @@ pub struct CatOptions {
     pub files: Vec<PathBuf>,
     /// Whether to read with direct I/O.
     pub direct: bool,
-    /// Whether to read through the page cache and leave the data there.
+    /// Whether to read through the page cache and keep the data cached afterwards.
     pub cached: bool,
     /// Whether to print only warnings and errors.
     pub quiet: bool,
@@ -66,7 +66,6 @@ fn plan(path: &Path) -> String {
     format!("would copy {shown}{} to standard output; nothing was done", size.unwrap_or_default())
 }
 
-/// Returns the options for reading the files.
 fn streams(options: &CatOptions) -> Options {
     match (options.direct, options.cached) {
         (true, _) => Options::new().cache(Cache::Direct),
@@ -96,7 +95,7 @@ fn copy(
     output.send(&mut input, settings).map(drop)
 }
 
-/// Returns true if the input file is also the output. Copying a file to itself would never end.
+/// Returns true if standard output is the input file. Appending a file to itself would never end.
 fn is_same(path: &Path) -> bool {
     let of = |fd: io::Result<std::os::fd::OwnedFd>| fd.and_then(|fd| fs::File::from(fd).metadata());
     let input = if inputs::is_stdin(path) {

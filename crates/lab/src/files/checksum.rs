@@ -1,5 +1,4 @@
-//! `halfpower checksum` from options to exit code: prints BLAKE3 checksums of files, or compares
-//! files with stored checksums.
+//! `halfpower checksum`: prints BLAKE3 checksums of files, or compares files with stored checksums.
 
 use analysis::units;
 use std::ffi::OsStr;
@@ -19,7 +18,6 @@ use crate::console::{self, Console, Progress};
 use crate::failure::{Exit, Failure, Outcome};
 use crate::json::{self, Program};
 
-/// Number of bytes read between two progress updates.
 const UPDATE_EVERY_BYTES: u64 = 16 << 20;
 
 /// Options of `halfpower checksum`.
@@ -27,14 +25,14 @@ const UPDATE_EVERY_BYTES: u64 = 16 << 20;
 pub struct ChecksumOptions {
     /// The files and directories to read. `-` is standard input.
     pub files: Vec<PathBuf>,
-    /// A checksum file. If set, the files listed in it are checked instead of `files`. `-` is
-    /// standard input.
+    /// Path of a checksum file, or `-` for standard input. If set, the files that the checksum file
+    /// lists are checked, and `files` is ignored.
     pub check: Option<PathBuf>,
     /// Whether to print one JSON document instead of lines of text.
     pub json: bool,
-    /// Whether to hide the progress and, with `check`, the names of files that match.
+    /// Whether to hide the progress and, with `check`, the names of files whose checksum matches.
     pub quiet: bool,
-    /// Whether to print what would be read, without reading it.
+    /// Whether to print only the number and size of the files, without reading them.
     pub plan: bool,
 }
 
@@ -75,7 +73,6 @@ struct Wanted {
     path: PathBuf,
     /// Size of the file (bytes); None if unknown.
     size: Option<u64>,
-    /// Stored checksum to compare with; None without --check.
     hash: Option<Hash>,
 }
 
@@ -88,8 +85,8 @@ impl Wanted {
 /// Reads the files, and prints or compares their checksums.
 ///
 /// # Errors
-/// The checksum file cannot be used. A file that differs or cannot be read does not cause an error,
-/// but changes the exit code.
+/// The checksum file cannot be used. If a file to be checked differs or cannot be read, this
+/// function returns `Ok` with a nonzero exit code.
 pub fn execute(options: &ChecksumOptions) -> Outcome {
     let (wanted, unreadable) = match &options.check {
         Some(sums) => (listed(sums)?, Vec::new()),
@@ -132,13 +129,11 @@ pub fn execute(options: &ChecksumOptions) -> Outcome {
     Ok(exit_code(&document, console))
 }
 
-/// Prints why a file could not be read, and returns the entry for the document.
 fn unread(path: &Path, error: String) -> UnreadDocument {
     console::error(&error);
     UnreadDocument { path: path.display().to_string(), error }
 }
 
-/// A file that was read, with its checksum and the number of bytes read.
 struct Found<'a> {
     wanted: &'a Wanted,
     hash: Hash,
@@ -184,7 +179,6 @@ fn exit_code(document: &ChecksumDocument, console: Console) -> Exit {
     if document.unread.is_empty() { Exit::Ok } else { Exit::Failed }
 }
 
-/// Reads files one after another and displays the progress.
 struct Hashing {
     progress: Progress,
     clock: Monotonic,
@@ -193,7 +187,7 @@ struct Hashing {
     total: Option<u64>,
     /// Number of bytes read so far.
     read: u64,
-    /// Number of bytes read at the last progress update.
+    /// Value of `read` at the last progress update.
     updated_at: u64,
 }
 
@@ -216,8 +210,6 @@ impl Hashing {
         filecopy::checksum(&mut source, on_read)
     }
 
-    /// Updates the progress display if at least [`UPDATE_EVERY_BYTES`] were read since the last
-    /// update.
     fn update(&mut self, path: &Path) {
         if self.read - self.updated_at < UPDATE_EVERY_BYTES {
             return;
@@ -231,7 +223,7 @@ impl Hashing {
     }
 }
 
-/// Reads a checksum file and returns the files listed in it.
+/// Reads a checksum file and returns the files that it lists.
 fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
     let shown = inputs::shown(path);
     let mut text = Vec::new();
@@ -245,7 +237,7 @@ fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
         Failure::failed(format!("reading {shown}: {cause}; specify a checksum file"))
     })?;
     let sums = checksum_file::parse(&text).map_err(|(line, why)| {
-        Failure::failed(format!("{shown}:{line}: {why}; create the file with halfpower checksum"))
+        Failure::failed(format!("{shown}:{line}: {why}; create it with halfpower checksum"))
     })?;
     if sums.is_empty() {
         return Err(Failure::failed(format!("{shown} contains no checksum; nothing was compared")));

@@ -1,5 +1,5 @@
-//! `halfpower copy` from options to exit code: decides how each source is copied, displays the
-//! progress, and prints the result. The crate `filecopy` copies the data.
+//! `halfpower copy`: checks the options, displays the progress, and prints the result. The crate
+//! `filecopy` copies the data.
 
 pub mod options;
 mod work;
@@ -25,7 +25,6 @@ use document::{document, plan_summary, summary};
 use options::CopyOptions;
 use work::{Work, is_stream, resolve, sources_and_destination, tree_destinations};
 
-/// Time between two updates of the progress display.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Runs `halfpower copy`.
@@ -79,7 +78,7 @@ pub fn execute(options: &CopyOptions) -> Outcome {
     exit(options, &problems, is_many)
 }
 
-/// Turns the problems into an outcome. The most severe problem determines the exit code.
+/// Returns the outcome of a copy. The most severe problem determines the exit code.
 fn exit(options: &CopyOptions, problems: &[Problem], is_many: bool) -> Outcome {
     let kinds = || problems.iter().map(|problem| problem.kind);
     let Some(most_severe) = kinds().max() else { return Ok(Exit::Ok) };
@@ -108,8 +107,6 @@ fn exit(options: &CopyOptions, problems: &[Problem], is_many: bool) -> Outcome {
     Err(Failure::new(code, format!("{number} {verb} not copied completely (see above){rest}")))
 }
 
-/// Returns the failure of an interrupted copy. The message describes which files were kept and how
-/// to continue.
 fn interrupted(options: &CopyOptions, is_many: bool) -> Failure {
     let what = match (is_many && !options.all_or_nothing, options.resume) {
         (_, true) => "interrupted; run the same command again to resume",
@@ -121,7 +118,6 @@ fn interrupted(options: &CopyOptions, is_many: bool) -> Failure {
     Failure::new(Exit::Interrupted, what)
 }
 
-/// Returns the settings of a session that prints its events and stops on an interrupt.
 fn settings(
     options: &CopyOptions,
     interrupt: &Interrupt,
@@ -137,7 +133,6 @@ fn settings(
     })
 }
 
-/// Prints an event of the copy if the flags select this kind of event.
 fn print_event(event: &Event, verbose: bool, plan: bool, is_many: bool) {
     let pair = |from: &Path, to: &Path| format!("{} -> {}", from.display(), to.display());
     match event {
@@ -151,15 +146,13 @@ fn print_event(event: &Event, verbose: bool, plan: bool, is_many: bool) {
             console::data(&format!("{how} {}", pair(from, to)));
         }
         Event::WouldDelete(path) if plan => console::data(&format!("remove {}", path.display())),
-        // If only one file is copied, its problem becomes the error of the program and is printed
-        // at the end.
+        // A problem with a single file is printed at the end, as the error of the program.
         Event::Problem(problem) if is_many => console::error(&problem.to_string()),
         Event::Note(what) => Console::new(false).warn(what),
         _ => {}
     }
 }
 
-/// Runs all copies with a progress display and returns the problems.
 fn run_with_progress(
     options: &CopyOptions,
     settings: Settings,
@@ -172,8 +165,7 @@ fn run_with_progress(
             let (clock, mut bar) =
                 (Monotonic::uncalibrated(), Console::new(options.quiet).open_progress());
             let start_ns = clock.now_ns();
-            // Dropping the sender ends this wait immediately, so a short copy is not delayed until
-            // the next progress update.
+            // When the copy is complete, `done` is dropped. This ends the wait immediately.
             while is_done.recv_timeout(TICK) == Err(RecvTimeoutError::Timeout) {
                 let counts = progress.counts();
                 let elapsed_ns = (clock.now_ns() - start_ns).max(1);
@@ -184,7 +176,7 @@ fn run_with_progress(
             }
             bar.finish();
         };
-        // If the thread cannot be started, there is no progress display.
+        // If this thread cannot be started, the copy runs without a progress display.
         let _ = std::thread::Builder::new().name("progress".into()).spawn_scoped(scope, show);
         let problems = run_all(options, settings, works);
         drop(done);
@@ -213,7 +205,7 @@ fn run_all(options: &CopyOptions, settings: Settings, works: &[Work]) -> Outcome
                 if options.plan {
                     let destroys = permit.as_ref().and_then(|permit| permit.destroys.as_deref());
                     let (from, what) = (inputs::shown(from), destroys.unwrap_or("all data on it"));
-                    console::data(&format!("copy {from} -> {}: destroys {what}", name.display()));
+                    console::data(&format!("copy {from} -> {}, destroying {what}", name.display()));
                     continue;
                 }
                 let Some(device) = target.file() else { continue };
@@ -249,7 +241,7 @@ fn send_to_output(from: &Path, settings: &Settings) -> Outcome<()> {
     }
 }
 
-/// Sets the expected size in the progress display, if the size of the source is known.
+/// If the size of the source is known, uses it as the expected size in the progress display.
 fn announce_size(work: &Work, settings: &Settings) {
     let from = match work {
         Work::Entry { from, .. } | Work::Device { from, .. } | Work::Output { from } => from,

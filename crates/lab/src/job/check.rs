@@ -1,5 +1,4 @@
-//! Checks for flags of a run that contradict each other or have no effect. The checks examine flags
-//! only, not the contents of targets.
+//! Refuses flags that contradict each other or have no effect. The targets are not examined.
 
 use ioengine::EngineKind;
 use workload::{Distribution, Pattern};
@@ -11,7 +10,7 @@ use crate::rank_trial::RankFiles;
 use crate::ranks;
 use crate::target::JobTargets;
 
-/// Refuses a memory mapping of a file that grows, because a mapping cannot grow with its file.
+/// Refuses `--ioengine mmap` for a file that grows, because a memory mapping has a fixed size.
 pub fn mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
     let maps = axes.iter().any(|axes| axes.engine_kind == Some(EngineKind::Mmap));
     if maps && allocation.grows() {
@@ -23,8 +22,8 @@ pub fn mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
     Ok(())
 }
 
-/// Checks that a run with --verify only writes or only reads, and that all of its blocks have the
-/// same size. Otherwise the blocks could not be read back.
+/// Checks that either all trials of a run with --verify write, or all trials read. All trials must
+/// have the same request size and number of threads. Otherwise the blocks could not be checked.
 pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let mixed = axes.iter().any(|a| !matches!(a.read_percent, 0 | 100))
         || axes.iter().any(|a| a.read_percent != axes[0].read_percent);
@@ -57,7 +56,7 @@ pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     Ok(())
 }
 
-/// Refuses flags that do not work with several ranks, and rank flags in a run of one process.
+/// Refuses flags that do not work with MPI. Without MPI, refuses --rank-files and --rank-shift.
 pub fn ranks(experiment: &Experiment, targets: &JobTargets) -> Outcome<()> {
     let shares = experiment.rank_files.is_some_and(|files| files != RankFiles::Own);
     if ranks::of_environment().is_none() {
@@ -70,11 +69,11 @@ pub fn ranks(experiment: &Experiment, targets: &JobTargets) -> Outcome<()> {
         return Ok(());
     }
     let cannot = [
-        (experiment.soaker, "--soaker takes CPU time that other ranks of the host need; drop it"),
-        (experiment.log.is_some(), "--log records the requests of one process; drop it"),
+        (experiment.soaker, "--soaker takes CPU time from other ranks of the host; drop --soaker"),
+        (experiment.log.is_some(), "--log can record only one process; drop --log"),
         (
             experiment.steady_state,
-            "each rank would reach the steady state at another time; use --ramp-time instead",
+            "--steady-state would end at a different time on each rank; use --ramp-time instead",
         ),
         (
             experiment.host != HostParameters::default(),
@@ -82,7 +81,7 @@ pub fn ranks(experiment: &Experiment, targets: &JobTargets) -> Outcome<()> {
         ),
         (
             experiment.verify && (shares || experiment.rank_shift > 0),
-            "--verify needs files that no other rank writes; drop --rank-files and --rank-shift",
+            "--verify needs a separate file for each rank; drop --rank-files and --rank-shift",
         ),
         (
             shares && experiment.allocation.grows(),
@@ -90,7 +89,7 @@ pub fn ranks(experiment: &Experiment, targets: &JobTargets) -> Outcome<()> {
         ),
         (
             targets.simulated().is_some(),
-            "a simulated system includes its hosts and does not run on MPI ranks; drop --mpi",
+            "a simulated system has its own hosts and cannot use MPI ranks; drop --mpi",
         ),
     ];
     match cannot.iter().find(|(is_asked, _)| *is_asked) {
@@ -99,7 +98,7 @@ pub fn ranks(experiment: &Experiment, targets: &JobTargets) -> Outcome<()> {
     }
 }
 
-/// Refuses flags that have no effect, because they are probably mistakes.
+/// Refuses flags that have no effect, because the user probably made a mistake.
 pub fn without_effect(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let only_reads = axes.iter().all(|axes| axes.read_percent == 100);
     let only_random = axes.iter().all(|axes| axes.pattern == Pattern::Random);
@@ -123,7 +122,7 @@ fn refuse_vain(found: &[(bool, &str)]) -> Outcome<()> {
     }
 }
 
-/// Checks the flags for skewed access, mixed request sizes and think time.
+/// Checks that the flags for request sizes, random access and think times fit together.
 pub fn skew(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     if experiment.request_bytes.is_some() && experiment.request_sizes.is_some() {
         return Err(Failure::usage("--bs and --bssplit exclude each other; drop one"));

@@ -1,8 +1,8 @@
-//! Journal entries of host settings. An entry contains what one run changed on one block device.
+//! Journal entries for changed settings of block devices, with one entry for each device.
 //!
-//! An entry is durable before the first change and removed after the last change is undone. The
-//! process that made the changes locks the entry's file while it lives, so that other processes
-//! notice its end in every PID namespace. There is one entry per device.
+//! An entry is durable before the first setting is changed, and removed after all changes were
+//! undone. The process that makes the changes locks the file of the entry until the process ends.
+//! Other processes can see from the lock whether it still runs, even in another PID namespace.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -13,37 +13,37 @@ use serde::{Deserialize, Serialize};
 
 use super::folder;
 
-/// Prefix of the file names of settings entries.
 const PREFIX: &str = "settings-";
 
-/// The changes that a run made to the settings of one device.
+/// The settings that a run changed on one device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// Identity of the device.
+    /// The device.
     pub device: Identity,
-    /// The changes, in the order in which they were made.
+    /// The changes in the order in which they were made.
     pub changes: Vec<Change>,
-    /// Process id of the process that made the changes.
+    /// Id of the process that made the changes.
     pub pid: u32,
-    /// Boot id (`/proc/sys/kernel/random/boot_id`) of the machine when the process `pid` ran. After
-    /// a reboot, another process may have the same process id.
+    /// Boot id (`/proc/sys/kernel/random/boot_id`) when the process `pid` ran. It differs after a
+    /// reboot, when another process may have the same process id.
     pub boot_id: String,
 }
 
-/// Identity of a block device. Two devices that have the same name at different times have
-/// different identities.
+/// Identity of a block device. If another device gets the same name later, for example `sda`, the
+/// identities differ.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Kernel name of the whole disk ("nvme0n1", "loop0").
+    /// Kernel name of the whole disk, such as "nvme0n1" or "loop0".
     pub name: String,
-    /// Device number, as major:minor.
+    /// Device number as "major:minor", such as "259:0".
     pub number: String,
     /// Serial number; None if unknown.
     pub serial: Option<String>,
-    /// The kernel's sequence number of the disk (diskseq, since Linux 5.15); None if unknown.
+    /// Number that the kernel never gives to another disk (`diskseq`, since Linux 5.15); None if
+    /// unknown.
     pub diskseq: Option<String>,
-    /// Inode number of the device's `queue` folder in sysfs, which identifies the queue even if the
-    /// medium changed; None if unknown.
+    /// Inode number of the device's `queue` folder in sysfs, which stays the same if the medium is
+    /// changed; None if unknown.
     #[serde(default)]
     pub queue: Option<u64>,
 }
@@ -51,34 +51,34 @@ pub struct Identity {
 /// A change of one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Name of the setting below the device's `queue` folder ("scheduler").
+    /// Name of the setting, such as "scheduler" or "nr_requests".
     pub name: String,
-    /// Path of the setting's file.
+    /// Path of the file that contains the setting.
     pub path: PathBuf,
-    /// The value before the change, which must be restored.
+    /// The value before the change. It must be restored.
     pub old: String,
-    /// The requested value. None if the setting was not requested and is recorded only because the
-    /// kernel may reset it.
+    /// The value that the user requested. None if the user did not request this setting, but the
+    /// kernel may reset it when another setting changes.
     pub wanted: Option<String>,
-    /// Name of the requested setting whose change may make the kernel reset this setting; None if
-    /// there is none.
+    /// Name of the requested setting that makes the kernel reset this setting when it changes; None
+    /// if there is no such setting.
     pub moved_by: Option<String>,
 }
 
-/// An entry on disk, locked by this process.
+/// An entry whose file is locked by this process.
 #[derive(Debug)]
 pub struct Recorded {
     file: PathBuf,
     _lock: File,
 }
 
-/// An entry found on disk.
+/// An entry that was read from disk.
 #[derive(Debug)]
 pub struct Found {
     /// Content of the entry.
     pub entry: Entry,
-    /// The entry's file with its lock, now held by this process. None while the owner lives and
-    /// holds the lock.
+    /// The lock on the entry. None if the process that made the changes still runs, because that
+    /// process then holds the lock.
     recorded: Option<Recorded>,
 }
 
@@ -87,16 +87,16 @@ fn file_of(folder: &Path, device: &str) -> PathBuf {
 }
 
 impl Recorded {
-    /// Writes an entry durably. It replaces an earlier entry of the same device.
+    /// Writes an entry and makes it durable. Replaces an earlier entry for the same device.
     ///
     /// # Errors
     /// There is no state folder, or it cannot be written.
     pub fn write(entry: &Entry) -> io::Result<Recorded> {
-        let none = || io::Error::other("neither XDG_STATE_HOME nor HOME names a folder");
+        let none = || io::Error::other("neither XDG_STATE_HOME nor HOME is set to a folder");
         let folder = folder().ok_or_else(none)?;
         fs::create_dir_all(&folder)?;
         let file = file_of(&folder, &entry.device.name);
-        // The file is locked, complete and durable before it gets its final name.
+        // The file gets its final name only when it is locked, complete and durable.
         let half = file.with_extension("tmp");
         let mut options = OpenOptions::new();
         let mut lock = options.write(true).create(true).truncate(true).mode(0o600).open(&half)?;
@@ -130,24 +130,24 @@ impl Found {
         Some(Found { entry, recorded })
     }
 
-    /// Returns the entry if its owner is dead, so that the caller can undo the changes. Returns
-    /// None while the owner lives.
+    /// Returns the entry if the process that made the changes has ended, so that the caller can
+    /// undo the changes. Otherwise returns None.
     pub fn of_dead_owner(self) -> Option<(Entry, Recorded)> {
         Some((self.entry, self.recorded?))
     }
 
-    /// Returns true if the owner of the entry lives.
+    /// Returns true if the process that made the changes still runs.
     pub fn is_in_use(&self) -> bool {
         self.recorded.is_none()
     }
 }
 
-/// Returns the entry of a device, given its kernel name.
+/// Returns the entry for a device, given its kernel name such as "sda".
 pub fn of(device: &str) -> Option<Found> {
     Found::at(&file_of(&folder()?, device))
 }
 
-/// Returns all entries of settings, sorted by the names of their devices.
+/// Returns all entries for settings, sorted by device name.
 pub fn all() -> Vec<Found> {
     let files = folder().and_then(|folder| fs::read_dir(folder).ok());
     let ours = |path: &PathBuf| {

@@ -1,5 +1,5 @@
-//! The document that `memory --json` prints: rates of kernels (loops such as copy and triad) by
-//! working set and thread count, the caches found, and rates of data paths through the file system.
+//! The document that `memory --json` prints: the rates of memory and caches, and of reads and
+//! writes of cached files.
 
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -19,19 +19,19 @@ pub struct MemoryDocument {
     pub instructions: String,
     /// Requested page size of the buffers: huge, 4k or system.
     pub buffer_pages: String,
-    /// Share of the memory on huge pages; null if unknown.
+    /// Share of the test memory that was on huge pages; null if unknown.
     pub huge_share: Option<f64>,
-    /// Offset of arrays from the start of a page (bytes).
+    /// Offset of the arrays from the start of a page (bytes).
     pub offset_bytes: u64,
     /// CPUs to which threads were pinned, round robin.
     pub cpus: Vec<usize>,
-    /// Data caches of the first of these CPUs, as reported by Linux.
+    /// Data caches of the first CPU in `cpus`, as reported by Linux.
     pub caches: Vec<CacheDocument>,
-    /// Rates of the kernels (loops such as copy and triad) by working set and thread count.
+    /// Rate for each loop (such as copy and triad), working set and thread count.
     pub table: Vec<CellDocument>,
-    /// Rates over all working-set sizes, with one thread.
+    /// Rates with one thread, as curves over the working-set size.
     pub curves: Vec<CurveDocument>,
-    /// Rates of data paths through the file system, and of the same copies without the file system.
+    /// Rates of reads and writes of cached files, and of `memcpy` for comparison.
     pub paths: Vec<PathDocument>,
     /// Measurements that were skipped, each with reason and remedy.
     pub skipped: Vec<String>,
@@ -50,36 +50,36 @@ pub struct CacheDocument {
     pub shared_by: u32,
 }
 
-/// The rate of a kernel (a loop such as copy or triad) on one working set.
+/// The rate of one loop, such as copy or triad, on one working set.
 #[derive(Serialize, JsonSchema)]
 pub struct CellDocument {
     /// Name of the measured loop, such as copy or triad.
     pub kernel: String,
-    /// Memory level that should hold the working set: L1, L2, L3 or DRAM.
+    /// Cache that is large enough for the working set (L1, L2 or L3), or DRAM.
     pub level: String,
-    /// Size of all arrays of one thread (bytes).
+    /// Total size of the arrays of one thread (bytes).
     pub set_bytes: u64,
     /// Number of threads. Each thread has a separate working set.
     pub threads: u64,
     /// Number of samples.
     pub samples: u64,
-    /// Rate of all threads together (bytes per second). Each byte is counted once: a copy counts
-    /// the bytes copied, the triad counts 24 bytes per element.
+    /// Median total rate of all threads (bytes per second). A copy counts each byte once. The triad
+    /// counts 24 bytes per element.
     pub bytes_per_s: IntervalDocument,
-    /// Rate of the fastest sample (bytes per second), each byte counted once.
+    /// Total rate in the fastest sample (bytes per second), counted as in `bytes_per_s`.
     pub best_bytes_per_s: f64,
-    /// Median traffic: bytes read plus bytes written (bytes per second).
+    /// Median of bytes read plus bytes written (bytes per second). A copy counts each byte twice.
     pub traffic_bytes_per_s: f64,
 }
 
-/// Rates of a kernel (a loop such as copy or triad) over all working-set sizes.
+/// Rates of one loop, such as copy or triad, over the working-set size.
 #[derive(Serialize, JsonSchema)]
 pub struct CurveDocument {
     /// Name of the measured loop, such as copy or triad.
     pub kernel: String,
     /// Rates of the curve, in ascending order of working-set size.
     pub points: Vec<CurvePointDocument>,
-    /// Ranges of working-set sizes with about the same rate. A cache level ends between two ranges.
+    /// Ranges of sizes with about the same rate. The size of a cache lies between two ranges.
     pub plateaus: Vec<PlateauDocument>,
 }
 
@@ -88,7 +88,7 @@ pub struct CurveDocument {
 pub struct CurvePointDocument {
     /// Size of the working set (bytes).
     pub set_bytes: u64,
-    /// Median rate (bytes per second), each byte counted once.
+    /// Median rate (bytes per second). A copy counts each byte once.
     pub bytes_per_s: f64,
 }
 
@@ -99,22 +99,21 @@ pub struct PlateauDocument {
     pub from_bytes: u64,
     /// Largest working-set size of the range (bytes).
     pub to_bytes: u64,
-    /// Median rate (bytes per second), each byte counted once.
+    /// Median rate (bytes per second). A copy counts each byte once.
     pub bytes_per_s: f64,
 }
 
-/// The rate of a data path: through the file system, or the same copy without the file system.
+/// The rate of reads or writes of a cached file, or of `memcpy` for comparison.
 #[derive(Serialize, JsonSchema)]
 pub struct PathDocument {
-    /// Name of the data path: temporary-file-read, temporary-file-write, hot-file-read,
-    /// memcpy-to-buffer or memcpy-from-buffer. Data are moved in requests of 64 KiB to or from one
-    /// buffer.
+    /// Name of the measurement: temporary-file-read, temporary-file-write, hot-file-read,
+    /// memcpy-to-buffer or memcpy-from-buffer. Each request moves 64 KiB to or from one buffer.
     pub name: String,
     /// Size of the file or array (bytes).
     pub file_bytes: u64,
     /// Number of samples.
     pub samples: u64,
-    /// Median rate (bytes per second), each byte counted once.
+    /// Median rate (bytes of the file or array per second).
     pub bytes_per_s: IntervalDocument,
 }
 

@@ -1,5 +1,5 @@
-//! Selects working sets: one per cache and one in main memory. Also finds the cache level or memory
-//! that holds a given working set.
+//! Selects the sizes of working sets: one for each cache and one for main memory. Also finds the
+//! cache that holds a given working set.
 
 use memspeed::SET_BYTES_MIN;
 use memspeed::caches::Cache;
@@ -22,23 +22,24 @@ const SIZE_STEP_BYTES: u64 = 1024;
 /// A working set and the cache or memory that holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Level {
-    /// L1, L2, L3 ... or DRAM. This is the first cache, of those that Linux reports, in which a
-    /// thread's share is large enough for the working set.
+    /// Name of the first cache that is large enough for the working set (L1, L2, L3), or DRAM if no
+    /// cache is. Threads that share a cache have equal shares of it.
     pub name: String,
-    /// Size of all arrays of one thread (bytes).
+    /// Total size of the arrays of one thread (bytes).
     pub set_bytes: u64,
 }
 
-/// Returns a thread's share of a cache (bytes). Assumes that the threads run on CPUs that share as
-/// many caches as possible.
+/// Returns a thread's share of a cache (bytes). Assumes that as many threads as possible run on the
+/// CPUs that share the cache.
 fn share(cache: &Cache, threads: usize) -> u64 {
     cache.bytes / u64::from(cache.shared_by).min(threads as u64).max(1)
 }
 
-/// Returns one working set for each cache and one for main memory. The working set of a cache is
-/// half as large as a thread's share of that cache. The working set for main memory has at most
-/// `most_bytes`. A cache is omitted if its working set would fit into a thread's share of the
-/// previous cache.
+/// Returns one working set for each cache and one for main memory.
+///
+/// The working set for a cache is half as large as a thread's share of the cache. It is omitted if
+/// it also fits into a thread's share of the previous cache. The working set for main memory has at
+/// most `most_bytes` bytes.
 pub fn of_machine(caches: &[Cache], threads: usize, most_bytes: u64) -> Vec<Level> {
     let mut levels: Vec<Level> = Vec::new();
     let mut before = 0;
@@ -56,7 +57,7 @@ pub fn of_machine(caches: &[Cache], threads: usize, most_bytes: u64) -> Vec<Leve
     levels
 }
 
-/// Returns a working set together with the name of the cache or memory that holds it.
+/// Returns a working set of `set_bytes` bytes, with the name of the cache or memory that holds it.
 pub fn place(caches: &[Cache], threads: usize, set_bytes: u64) -> Level {
     let fits = caches.iter().find(|cache| set_bytes <= share(cache, threads));
     let name = fits.map_or("DRAM".to_owned(), |cache| format!("L{}", cache.level));

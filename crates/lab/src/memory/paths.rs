@@ -1,12 +1,10 @@
-//! Measures data paths through the file system: the papers' temporary file and a hot (cached) file,
-//! compared with copies inside the program.
+//! Measures the rates of reads and writes of cached files, and of `memcpy` for comparison. The
+//! difference is the cost of the file system.
 //!
-//! A file is read and written with requests of 64 KiB to and from one buffer. This buffer stays in
-//! a CPU cache, and only the data of the file are in memory. A `memcpy` between two large arrays
-//! would not be a fair comparison, because both arrays are in memory. Therefore `memcpy` is
-//! measured with the same pattern: a large array and one buffer. The difference between the rate of
-//! a file and the rate of `memcpy` is the cost of the file system. All data paths are measured in
-//! turn, repeatedly.
+//! The files are a temporary file, as in the papers, and a hot file, which is in the page cache.
+//! Each request moves 64 KiB between the file and one buffer, which stays in a CPU cache. For a
+//! fair comparison, `memcpy` also copies between a large array and one small buffer, not between
+//! two large arrays.
 
 use analysis::units;
 use std::fs::{File, OpenOptions};
@@ -28,7 +26,7 @@ pub const REQUEST_BYTES: usize = 64 << 10;
 /// milliseconds.
 const FILE_MAX_BYTES: u64 = 128 << 20;
 
-/// Names of the data paths, in the order of measurement.
+/// Names of the measurements, in the order in which they run.
 pub const PATHS: [&str; 5] = [
     "temporary-file-read",
     "temporary-file-write",
@@ -37,36 +35,35 @@ pub const PATHS: [&str; 5] = [
     "memcpy-from-buffer",
 ];
 
-/// The rate of a data path.
+/// The result of one measurement.
 #[derive(Clone, Debug)]
 pub struct PathReading {
-    /// Name of the data path: one of [`PATHS`].
+    /// Name of the measurement: one of [`PATHS`].
     pub name: &'static str,
     /// Size of the file or array (bytes).
     pub file_bytes: u64,
-    /// Median rate (bytes per second), each byte counted once.
+    /// Median rate (bytes of the file or array per second).
     pub bytes_per_s: Interval,
     /// Number of samples, each a pass over the whole file or array.
     pub samples: usize,
 }
 
-/// Returns the size of the files and arrays (bytes), given the size of the working set in main
-/// memory.
+/// Returns the size of the test files and of the array (bytes). `far_bytes` is the size of the
+/// working set in main memory.
 pub fn file_bytes(far_bytes: u64) -> u64 {
     let requests = far_bytes.min(FILE_MAX_BYTES) / REQUEST_BYTES as u64;
     requests.max(1) * REQUEST_BYTES as u64
 }
 
-/// The files and arrays that the data paths use.
 struct Places {
     temporary: File,
-    /// The cached file; None if the folder cannot hold it.
+    /// The file in the page cache; None if it could not be created.
     hot: Option<File>,
     array: Vec<u8>,
     buffer: Vec<u8>,
 }
 
-/// Measures all data paths. Also returns the skipped data paths, each with the reason.
+/// Performs all measurements. Also returns which ones were skipped, each with the reason.
 ///
 /// # Errors
 ///
@@ -142,7 +139,7 @@ fn filled(file: File, bytes: u64) -> io::Result<File> {
 }
 
 impl Places {
-    /// Moves all bytes once along a data path. Returns false if the path is not available.
+    /// Runs one pass of the measurement `name`. Returns false if its file does not exist.
     fn pass(&mut self, name: &str) -> io::Result<bool> {
         let bytes = self.array.len() as u64;
         let offsets = (0..bytes).step_by(REQUEST_BYTES);

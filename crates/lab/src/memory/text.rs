@@ -1,6 +1,5 @@
-//! Formats the memory rates as text: a table for each thread count, the caches found, and the rates
-//! of data paths through the file system. Also formats the text of `--plan`, and a warning if other
-//! programs disturbed the measurement.
+//! Formats the text that `halfpower memory` prints: the results, the plan (`--plan`), and a warning
+//! if other programs disturbed the measurement.
 
 use analysis::units;
 use memspeed::Kernel;
@@ -9,10 +8,10 @@ use super::{Curve, GridPoint, Level, MemoryPlan, MemoryReadings, MemorySpec};
 
 /// Number of bytes in one MB, the unit of the tables.
 const MB: f64 = 1e6;
-/// A rate is disturbed if its fastest sample exceeds its median by this factor.
+/// A rate counts as disturbed if its fastest sample exceeds its median by more than this factor.
 const DISTURBED_TIMES: f64 = 1.25;
-/// Share of disturbed rates above which a warning is printed. A few rates are disturbed on a quiet
-/// machine too.
+/// Share of disturbed rates above which a warning is printed. A few rates are disturbed even on an
+/// idle machine.
 const DISTURBED_MAX: f64 = 1.0 / 3.0;
 
 /// Formats the results as text.
@@ -27,11 +26,14 @@ pub fn of(spec: &MemorySpec, readings: &MemoryReadings) -> String {
         text += &plateaus_text(curve);
     }
     if !readings.paths.is_empty() {
-        text += "data paths, 64 KiB requests from or to one buffer (MB/s)\n";
+        text += "file access and memcpy with a buffer of 64 KiB (MB/s)\n";
     }
     for path in &readings.paths {
         let (name, rate) = (path.name, path.bytes_per_s.value / MB);
-        text += &format!("  {name:<21} {rate:>9.0}  {} in total\n", units::size(path.file_bytes));
+        text += &format!(
+            "  {name:<21} {rate:>9.0}  (file or array of {})\n",
+            units::size(path.file_bytes)
+        );
     }
     let pages = match readings.huge_share {
         Some(share) => format!("{:.0}% of the memory on huge pages", share * 100.0),
@@ -43,8 +45,8 @@ pub fn of(spec: &MemorySpec, readings: &MemoryReadings) -> String {
     )
 }
 
-/// Formats the table of a thread count, with a row per kernel (a loop such as copy or triad) and a
-/// column per working set.
+/// Formats the table for one thread count. Each row is a loop such as copy or triad, and each
+/// column is a working set.
 fn table(threads: usize, cells: &[&GridPoint]) -> String {
     let mut levels: Vec<&Level> = Vec::new();
     let mut kernels: Vec<Kernel> = Vec::new();
@@ -71,7 +73,6 @@ fn table(threads: usize, cells: &[&GridPoint]) -> String {
     text + "\n\n"
 }
 
-/// Formats the plateaus of a curve.
 fn plateaus_text(curve: &Curve) -> String {
     let mut text = format!("{} by working set, 1 thread (MB/s)\n", curve.kernel);
     for plateau in &curve.plateaus {
@@ -84,7 +85,7 @@ fn plateaus_text(curve: &Curve) -> String {
     text + "\n"
 }
 
-/// Returns lines of text that describe what would be measured and how long that takes.
+/// Returns lines of text that say what would be measured and how long it would take.
 pub fn plan_lines(spec: &MemorySpec, plan: &MemoryPlan) -> Vec<String> {
     let mut lines = Vec::new();
     let kernels: Vec<&str> = spec.kernels.iter().map(|kernel| kernel.name()).collect();
@@ -130,7 +131,7 @@ pub fn warning(readings: &MemoryReadings) -> Option<String> {
     })
 }
 
-/// Returns true if other programs slowed down at least half of the samples of a rate.
+/// Returns true if at least half of the samples were much slower than the fastest sample.
 fn is_disturbed(cell: &GridPoint) -> bool {
     cell.best_bytes_per_s > DISTURBED_TIMES * cell.bytes_per_s.value
 }

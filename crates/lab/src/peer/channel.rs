@@ -1,12 +1,15 @@
 //! The encrypted connection between a peer and its client: handshake and frames.
 //!
-//! The client first sends eight bytes that identify the protocol. Every further message is a frame:
-//! its length (two bytes, big-endian) and that many bytes. The handshake is Noise `NNpsk0` with the
-//! shared key. The client's first message proves that the client knows the key, and the server's
-//! answer proves the same for the server. The two messages together give the connection new
-//! encryption keys. An attacker who replays a recorded first message cannot use the answer, because
-//! the attacker cannot encrypt the next frame. Reading has a deadline for the whole frame, so a
-//! client cannot hold up the server by sending one byte per second.
+//! The client first sends eight bytes that identify the protocol. Every further message is a frame,
+//! which consists of a length (two bytes, big-endian) and that many bytes of data.
+//!
+//! The handshake is Noise `NNpsk0` with the shared key. The client's first message proves that the
+//! client knows the key, and the server's answer proves that the server knows it. Each connection
+//! derives new encryption keys from these two messages. Therefore an attacker who replays a
+//! recorded first message cannot encrypt the next frame.
+//!
+//! Each frame must be complete before a deadline. Therefore a client cannot block the server by
+//! sending one byte per second.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -20,9 +23,9 @@ use crate::peer::key::Key;
 
 /// The first bytes that a client sends. They identify the protocol.
 pub const MAGIC: &[u8; 8] = b"HPPEER1\n";
-/// Name of the Noise protocol: handshake pattern and ciphers.
+/// Name of the Noise protocol: handshake pattern and cryptographic algorithms.
 const NOISE: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
-/// Position of the shared key in the handshake.
+/// Position of the shared key in the handshake (the 0 in `psk0`).
 const PSK_AT: u8 = 0;
 /// Length of each handshake message: a public key and an authentication tag (bytes).
 pub const HANDSHAKE_BYTES: usize = 48;
@@ -53,10 +56,10 @@ pub enum ChannelError {
 impl fmt::Display for ChannelError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ChannelError::Closed => f.write_str("it closed the connection"),
-            ChannelError::TimedOut => f.write_str("it did not answer in time"),
-            ChannelError::WrongKey => f.write_str("it has another key"),
-            ChannelError::Violated(what) => write!(f, "it broke the protocol: {what}"),
+            ChannelError::Closed => f.write_str("the connection was closed"),
+            ChannelError::TimedOut => f.write_str("there was no answer in time"),
+            ChannelError::WrongKey => f.write_str("the other side has another key"),
+            ChannelError::Violated(what) => write!(f, "the protocol was violated: {what}"),
             ChannelError::Io(error) => f.write_str(&ioengine::error::cause(error)),
         }
     }
@@ -76,8 +79,7 @@ impl From<io::Error> for ChannelError {
 }
 
 impl From<snow::Error> for ChannelError {
-    /// Converts an error of the Noise library. Only a wrong use of the library can cause such an
-    /// error.
+    /// Converts an error of the Noise library, which means that the library was used incorrectly.
     fn from(error: snow::Error) -> ChannelError {
         ChannelError::Io(io::Error::other(error.to_string()))
     }
@@ -118,7 +120,7 @@ impl Channel {
         let mut magic = [0; MAGIC.len()];
         wire.read(&mut magic, until_ns)?;
         if magic != *MAGIC {
-            return Err(ChannelError::Violated("it is not a client of halfpower peer"));
+            return Err(ChannelError::Violated("the client is not a halfpower program"));
         }
         let first = wire.read_frame(HANDSHAKE_BYTES, until_ns)?;
         let (noise, answer) = answer(key, &first)?;
@@ -129,7 +131,7 @@ impl Channel {
     /// Sends a message.
     ///
     /// # Errors
-    /// The message is too long, or the other side has closed the connection or does not read.
+    /// The message is too long, or the other side closed the connection or does not read from it.
     pub fn send(&mut self, message: &[u8]) -> Result<(), ChannelError> {
         let mut frame = vec![0; message.len() + TAG_BYTES];
         let encrypted = self.noise.write_message(message, &mut frame);
@@ -137,11 +139,11 @@ impl Channel {
         self.wire.write_frame(&frame)
     }
 
-    /// Waits at most for `wait` for a message of at most `bytes_max` bytes. Returns None if the
-    /// other side closed the connection instead.
+    /// Receives a message. Returns None if the other side closed the connection.
     ///
     /// # Errors
-    /// The frame is too long, incomplete, not encrypted with the key of the connection, or late.
+    /// No message begins within the time `wait`. Or the message is longer than `bytes_max`,
+    /// incomplete, or not encrypted with the key of the connection.
     pub fn receive(
         &mut self,
         wait: Duration,
@@ -162,7 +164,7 @@ impl Channel {
         Ok(Some(message))
     }
 
-    /// Returns a handle of the TCP connection, with which another thread can end the connection.
+    /// Returns a second handle to the TCP connection, so that another thread can close it.
     ///
     /// # Errors
     /// The process has no free file descriptor.
@@ -177,7 +179,7 @@ fn builder(key: &Key) -> Result<Builder<'_>, ChannelError> {
     Ok(builder.psk(PSK_AT, key.bytes())?)
 }
 
-/// Starts the client's handshake. Returns its state and the first message.
+/// Starts the client's handshake. Returns the state of the handshake and the first message.
 fn begin(key: &Key) -> Result<(HandshakeState, Vec<u8>), ChannelError> {
     let mut noise = builder(key)?.build_initiator()?;
     let mut first = vec![0; HANDSHAKE_BYTES];
@@ -186,8 +188,7 @@ fn begin(key: &Key) -> Result<(HandshakeState, Vec<u8>), ChannelError> {
     Ok((noise, first))
 }
 
-/// Answers the first message of a client. Returns the state of the connection and the server's
-/// message.
+/// Answers the first message of a client. Returns the state of the connection and the answer.
 ///
 /// # Errors
 /// The client has another key.
@@ -219,13 +220,13 @@ impl Wire {
         Ok(Wire { stream, clock: Monotonic::new() })
     }
 
-    /// Returns the clock time at which `duration` will have passed (ns).
+    /// Returns the current time plus `duration` (ns of the clock).
     fn after(&self, duration: Duration) -> u64 {
         let ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         self.clock.now_ns().saturating_add(ns)
     }
 
-    /// Fills the buffer. Fails if the deadline passes first.
+    /// Reads until the buffer is full. Fails if the deadline passes before that.
     fn read(&mut self, buffer: &mut [u8], until_ns: u64) -> Result<(), ChannelError> {
         let mut done = 0;
         while done < buffer.len() {
@@ -250,7 +251,7 @@ impl Wire {
         self.rest_of_frame(first[0], bytes_max, until_ns)
     }
 
-    /// Reads the rest of a frame, whose first byte was already read.
+    /// Reads the rest of a frame after its first byte, which is `first`.
     fn rest_of_frame(
         &mut self,
         first: u8,

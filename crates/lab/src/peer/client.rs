@@ -28,8 +28,8 @@ pub struct PeerAddress {
     pub address: String,
     /// Path of the key file.
     pub key_file: PathBuf,
-    /// Path, below the folder of the peer, of the file that the targets serve. The server also
-    /// reads this file itself, for comparison. None: the server reads no file.
+    /// Path of the file behind the network targets, relative to the folder of the peer. The peer
+    /// also reads this file directly, for comparison. None if the peer reads no file.
     pub path: Option<String>,
 }
 
@@ -88,13 +88,13 @@ impl PeerClient {
     }
 }
 
-/// Returns the failure of a handshake. A server with another key closes the connection without an
-/// answer, so that a stranger learns nothing. The message therefore tells the user to check the key
-/// first.
+/// Returns the error of a failed handshake. A server that has another key closes the connection
+/// without an answer, so that an attacker learns nothing. If the connection was closed, the error
+/// therefore mentions the key.
 fn no_handshake(address: &str, error: &ChannelError) -> Failure {
     let cause = match error {
         ChannelError::Closed | ChannelError::WrongKey => {
-            "it refused this key, or is not a halfpower peer".to_owned()
+            "the server refused this key, or is not a halfpower peer".to_owned()
         }
         other => other.to_string(),
     };
@@ -155,14 +155,14 @@ impl ServerWatch {
         &self.greeting
     }
 
-    /// Returns true if the server is this machine, because both have the same boot id. The CPU time
-    /// of the server then includes the CPU time of the client.
+    /// Returns true if the server runs on this machine, which is known from the boot id. The CPU
+    /// time of the server then includes the CPU time of the client.
     pub fn is_this_machine(&self) -> bool {
         let boot_id = machine::boot_id();
         !boot_id.is_empty() && boot_id == self.greeting.host.boot_id
     }
 
-    /// Returns the current counters of the server, or None if the peer is gone.
+    /// Returns the current counters of the server, or None if the peer no longer answers.
     pub fn counters(&self) -> Option<Counters> {
         match self.ask(&Request::Counters {}, Duration::ZERO)? {
             Ok(Reply::Counters(counters)) => Some(counters),
@@ -171,7 +171,8 @@ impl ServerWatch {
         }
     }
 
-    /// Measures how fast the server itself reads a file. Returns None if the peer is gone.
+    /// Measures how fast the server itself reads a file. Returns None if the peer no longer
+    /// answers.
     ///
     /// # Errors
     /// The server refuses the trial. The error contains the remedy.
@@ -189,8 +190,8 @@ impl ServerWatch {
         self.ended.borrow().clone()
     }
 
-    /// Sends a request. Returns the answer or the reason why the server refuses the request, or
-    /// None if the peer is gone.
+    /// Sends a request. Returns the answer, or the reason if the server refuses the request.
+    /// Returns None if the peer no longer answers.
     fn ask(&self, request: &Request, length: Duration) -> Option<Result<Reply, String>> {
         if self.ended.borrow().is_some() {
             return None;
@@ -206,9 +207,8 @@ impl ServerWatch {
     /// Records why no more counters are available, and warns at the first call.
     fn end<T>(&self, why: &str) -> Option<T> {
         if self.ended.borrow().is_none() {
-            self.console.warn(format!(
-                "{why}; from here on the study continues without the figures of the server"
-            ));
+            self.console
+                .warn(format!("{why}; the study continues without the counters of the server"));
             self.ended.replace(Some(why.to_owned()));
         }
         None

@@ -1,9 +1,9 @@
-//! The counters that the server of a peer reads on its machine: CPU time, bytes of the block device
-//! below the served folder, and bytes of the network interfaces. Also computes the difference
-//! between two readings.
+//! The counters that a peer reads on its server: CPU time, the bytes that the block device of the
+//! served folder read and wrote, and the bytes that the network interfaces received and sent. Also
+//! computes the difference between two readings.
 //!
-//! A reading comes from the other side of a network, so every difference saturates: a counter that
-//! decreases gives zero, not a huge number.
+//! Readings come from another machine and may be wrong. If a counter decreases, the difference is
+//! therefore zero, not a huge number.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use ioengine::device::Device;
 use ioengine::{Clock, Monotonic};
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of reported network interfaces. Interfaces with fewer bytes are omitted.
+/// Maximum number of reported network interfaces. Those with the fewest bytes are omitted.
 const INTERFACES_MAX: usize = 32;
 /// Size of a sector in the kernel's counters of block devices (bytes).
 const SECTOR_BYTES: u64 = 512;
@@ -30,7 +30,7 @@ pub struct Counters {
     pub cpus: u32,
     /// Idle time, including I/O wait.
     pub idle_ns: u64,
-    /// User time of all processes, including nice.
+    /// User time of all processes, including niced processes.
     pub user_ns: u64,
     /// System time of all processes, without interrupts.
     pub system_ns: u64,
@@ -40,9 +40,10 @@ pub struct Counters {
     pub soft_interrupt_ns: u64,
     /// Steal time.
     pub stolen_ns: u64,
-    /// Bytes of the block device below the served folder; None if the device is unknown.
+    /// Bytes read from and written to the block device of the served folder; None if the device is
+    /// unknown.
     pub device: Option<DeviceBytes>,
-    /// Bytes of the network interfaces.
+    /// Bytes that each network interface received and sent.
     pub interfaces: Vec<InterfaceBytes>,
 }
 
@@ -82,7 +83,7 @@ pub struct ServerUsage {
     pub interrupt_ns: u64,
     /// Bytes that the block device read and wrote; None if the device is unknown.
     pub device: Option<DeviceBytes>,
-    /// Bytes that the network interfaces received and sent.
+    /// Bytes that each network interface received and sent.
     pub interfaces: Vec<InterfaceBytes>,
     /// CPU time of the client's process between the two readings (ns).
     pub client_ns: u64,
@@ -160,8 +161,7 @@ fn parse_interfaces(text: &str) -> Vec<InterfaceBytes> {
     let parse = |line: &str| {
         let (name, counts) = line.split_once(':')?;
         let mut counts = counts.split_ascii_whitespace().map(str::parse::<u64>);
-        // Eight columns count received data, beginning with bytes. The next column is the number of
-        // bytes sent.
+        // The first column is the number of bytes received. The ninth is the number of bytes sent.
         let received = counts.next()?.ok()?;
         let sent = counts.nth(7)?.ok()?;
         Some(InterfaceBytes { name: name.trim().to_owned(), received, sent })

@@ -1,9 +1,9 @@
-//! The folder of a peer's server. Only regular files below this folder can be opened.
+//! The folder that a peer serves. Only regular files below this folder can be opened.
 //!
-//! The kernel resolves the path below the open folder and refuses `..`, absolute paths and symbolic
-//! links. Therefore a file outside of the folder is never opened, even if the folder changes
-//! between a check and the opening. The type of the file is checked before the file is opened for
-//! reading, because opening a FIFO could block, and opening a device can have effects.
+//! The kernel itself refuses `..`, absolute paths and symbolic links when it opens a path below the
+//! folder. Therefore no file outside of the folder is opened, even if somebody moves files at that
+//! moment. The type of the file is checked before the file is opened for reading, because opening a
+//! FIFO could block, and opening a device can have side effects.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -39,8 +39,8 @@ impl Folder {
     /// Opens the folder that is served.
     ///
     /// # Errors
-    /// Usage: the path does not exist or is not a folder. Refused: the kernel cannot confine paths
-    /// to a folder.
+    /// The path does not exist or is not a folder (exit code `Usage`), or the kernel cannot confine
+    /// paths to a folder (exit code `Refused`).
     pub fn open(path: &Path) -> Outcome<Folder> {
         let failed = |error: std::io::Error| {
             let (cause, path) = (ioengine::error::cause(&error), path.display());
@@ -70,8 +70,8 @@ impl Folder {
         let remedy = "specify an existing regular file below the folder of the peer";
         let handle = open_beneath(&self.handle, Path::new(path)).map_err(|error| {
             let cause = match error.raw_os_error() {
-                Some(libc::ELOOP) => "it leads through a symbolic link".to_owned(),
-                Some(libc::EXDEV) => "it leads out of the folder".to_owned(),
+                Some(libc::ELOOP) => "the path leads through a symbolic link".to_owned(),
+                Some(libc::EXDEV) => "the path leads out of the folder".to_owned(),
                 _ => ioengine::error::cause(&error),
             };
             format!("{shown}: {cause}; {remedy}")
@@ -84,7 +84,7 @@ impl Folder {
     }
 }
 
-/// Refuses a path that can only be a mistake or an attack, before the kernel gets the path.
+/// Refuses a path that is empty, absolute or too long, or that contains `..` or a zero byte.
 ///
 /// # Errors
 /// The reason, with the remedy.
@@ -107,7 +107,6 @@ mod tests {
     use std::os::unix::fs::symlink;
     use std::process::Command;
 
-    /// Creates a folder with a file, and a secret file outside of this folder.
     fn served() -> (tempfile::TempDir, Folder) {
         let place = tempfile::tempdir().unwrap();
         std::fs::write(place.path().join("secret"), "secret").unwrap();

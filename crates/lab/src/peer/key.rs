@@ -1,5 +1,5 @@
-//! The key that client and server of a peer share: 32 random bytes, stored as 64 hexadecimal digits
-//! in a file that only its owner can read.
+//! The secret key that a peer and its client share: 32 random bytes, stored as 64 hexadecimal
+//! digits in a file that only its owner can read.
 
 use std::fmt::{self, Write as _};
 use std::fs::{File, OpenOptions};
@@ -11,11 +11,11 @@ use crate::failure::{Failure, Outcome};
 
 /// Length of the key (bytes).
 pub const KEY_BYTES: usize = 32;
-/// Name of the key file that the server creates if the user specified none.
+/// Default name of the key file in the working directory. The server creates a missing file.
 pub const FILE_NAME: &str = "halfpower-peer.key";
 /// Maximum size of a key file (bytes).
 const FILE_BYTES_MAX: u64 = 1024;
-/// Permission bits of group and other users.
+/// Permission bits of the group and of other users.
 const OTHERS: u32 = 0o077;
 
 /// The key of a peer.
@@ -42,7 +42,8 @@ impl Key {
     /// Reads a key file.
     ///
     /// # Errors
-    /// Usage: the file is missing or contains no key. Refused: other users can access the file.
+    /// The file is missing or contains no key (exit code `Usage`), or other users can access the
+    /// file (exit code `Refused`).
     pub fn read(path: &Path) -> Outcome<Key> {
         let name = path.display();
         let failed = |error: std::io::Error| {
@@ -52,7 +53,7 @@ impl Key {
                  and specify the copy"
             ))
         };
-        // The type is checked first, because opening a named pipe would block.
+        // The file type is checked before the file is opened, because opening a FIFO would block.
         if !std::fs::metadata(path).map_err(failed)?.is_file() {
             return Err(failed(std::io::ErrorKind::InvalidInput.into()));
         }

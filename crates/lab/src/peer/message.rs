@@ -1,8 +1,7 @@
 //! The messages between a peer and its client: JSON with the version of the protocol.
 //!
-//! Both sides are strict: an unknown field or a number out of range is an error. The version is
-//! checked first. If client and server are of different releases, the error therefore contains both
-//! versions.
+//! An unknown field or a number out of range is an error. The version is checked first. If the
+//! versions differ, the error contains both of them.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -57,7 +56,7 @@ pub enum Reply {
     Counters(Counters),
     /// The result of a read trial.
     ReadTrial(ReadTrialResult),
-    /// The server refuses the request, for this reason and with this remedy.
+    /// The server refuses the request. The text contains the reason and the remedy.
     Refused(String),
 }
 
@@ -80,11 +79,11 @@ pub struct ReadTrialResult {
     pub requests: u64,
     /// Duration of the measurement (ns).
     pub elapsed_ns: u64,
-    /// Whether the reads were direct.
+    /// Whether the server used direct I/O.
     pub direct: bool,
     /// Name of the I/O engine.
     pub ioengine: String,
-    /// Whether the server's limit (`--max-rate`) determined the rate.
+    /// Whether the reads reached the server's rate limit (`--max-rate`).
     pub limited: bool,
 }
 

@@ -1,5 +1,5 @@
-//! The read trial: measures how fast the server of a peer itself reads a file, without the network.
-//! A read trial is short, only reads, and does not exceed the server's rate limit.
+//! The read trial: measures how fast the server itself reads a file, without the network. The trial
+//! is short, never writes, and does not exceed the server's rate limit.
 
 use std::sync::atomic::AtomicBool;
 
@@ -18,13 +18,13 @@ const DEPTH_MAX: u32 = 64;
 const BUFFER_BYTES_MAX: u64 = 64 << 20;
 /// Shortest and longest trial (ms).
 const MILLISECONDS: (u32, u32) = (1, 10_000);
-/// Share of the rate limit. If a rate reaches this share, the limit determined the rate.
+/// A trial counts as limited if its rate reaches this share of the rate limit.
 const AT_LIMIT: f64 = 0.95;
 
-/// Refuses a trial that would need much time or memory.
+/// Refuses a trial that would need too much time or memory.
 ///
 /// # Errors
-/// The parameter that is out of range, with the range.
+/// A parameter is out of range. The error contains the range.
 pub fn check(trial: &ReadTrial) -> Result<(), String> {
     let (bytes, depth, ms) = (trial.request_bytes, trial.depth, trial.milliseconds);
     if !(REQUEST_BYTES.0..=REQUEST_BYTES.1).contains(&bytes) || bytes % REQUEST_BYTES.0 != 0 {
@@ -84,8 +84,8 @@ pub fn run(
         request_bytes,
         depth: trial.depth,
         region_bytes,
-        // Requests are due at the rate of the limit. If the file is slower, all requests are
-        // overdue, and the queue stays full as in a closed loop.
+        // Requests arrive at the rate limit. If the file is slower, requests are always
+        // waiting, so the queue stays full as in a closed loop.
         arrival: Arrival::Constant { requests_per_s: bytes_per_s_max / f64::from(request_bytes) },
         limit_ns: Some(u64::from(trial.milliseconds) * 1_000_000),
         ..Workload::default()

@@ -1,9 +1,8 @@
-//! The server of `halfpower peer`: listens, authenticates clients, answers requests, and limits
-//! what clients can make it do.
+//! The server of `halfpower peer`, which authenticates clients and answers their requests.
 //!
-//! Each connection has a thread. There are limits on the number of connections in the handshake,
-//! the number of authenticated connections, the time of a handshake, the length of a request, the
-//! requests per second, and the reads of a trial. Only one read trial runs at a time.
+//! Each connection has a thread. The server limits the number of connections, the duration of a
+//! handshake, the length and rate of requests, and the rate of read trials. Only one read trial
+//! runs at a time.
 
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -28,11 +27,11 @@ use crate::peer::key::{self, Key};
 use crate::peer::message::{self, Greeting, REQUEST_BYTES_MAX, Reply, Request};
 use crate::peer::read_trial;
 
-/// Time between two checks for Ctrl-C.
+/// Interval between checks for Ctrl-C.
 const TICK: Duration = Duration::from_millis(100);
-/// Pause after an attempt to accept a connection failed.
+/// Pause after `accept` failed, for example because too many files are open.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
-/// Minimum time between two reports of refused clients (ns).
+/// Minimum time between two warnings about refused clients (ns).
 const LINE_EVERY_NS: u64 = 1_000_000_000;
 /// Stack size of a connection's thread.
 const STACK_BYTES: usize = 512 << 10;
@@ -44,25 +43,25 @@ pub struct PeerOptions {
     pub folder: PathBuf,
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// The key file. None: [`key::FILE_NAME`] in the working directory, which is created if it is
-    /// missing.
+    /// Path of the key file. None: [`key::FILE_NAME`] in the working directory. If that file is
+    /// missing, it is created.
     pub key_file: Option<PathBuf>,
     /// Maximum rate of a read trial (bytes per second).
     pub bytes_per_s_max: u64,
     /// Whether to print only warnings and errors.
     pub quiet: bool,
-    /// Whether to print what would be done, without doing it.
+    /// Whether to only print what the server would do.
     pub plan: bool,
 }
 
-/// Limits on what clients can make the server do.
+/// Limits that protect the server from its clients.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Maximum number of connections that have not yet sent their first request.
     pub handshakes: usize,
     /// Maximum number of authenticated connections.
     pub clients: usize,
-    /// Time limit for the handshake, and then for the first request.
+    /// Time limit for the handshake, and again for the first request after it.
     pub handshake: Duration,
     /// Maximum time between two requests.
     pub idle: Duration,
@@ -80,7 +79,7 @@ impl Default for Limits {
             handshakes: 16,
             clients: 4,
             handshake: Duration::from_secs(5),
-            // This is longer than a trial of a study.
+            // A client is silent during its trial. Every trial of a study is shorter than this.
             idle: Duration::from_secs(900),
             requests_per_s: 50,
             burst: 50,
@@ -92,7 +91,8 @@ impl Default for Limits {
 /// Runs the server until Ctrl-C.
 ///
 /// # Errors
-/// Usage or refused: the folder or the key file cannot be used. Failed: the address cannot be used.
+/// A usage error or a refusal if the folder, the key file or the maximum rate cannot be used. A
+/// failure if the address cannot be used.
 pub fn serve(options: &PeerOptions) -> Outcome {
     if options.bytes_per_s_max == 0 {
         return Err(Failure::usage("--max-rate 0 allows no reads; use a rate such as 1g"));
@@ -130,8 +130,8 @@ pub fn serve(options: &PeerOptions) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Reads the key file, or creates the default key file if it is missing. Returns true if the file
-/// was created.
+/// Reads the key file. Creates it if it is missing and the user specified no key file. The returned
+/// bool is true if the file was created.
 fn key_of(options: &PeerOptions, key_file: &Path) -> Outcome<(Key, bool)> {
     let is_there = key_file.symlink_metadata().is_ok();
     if is_there {
@@ -178,18 +178,18 @@ fn say_how(options: &PeerOptions, console: &Console, address: SocketAddr, key_fi
     ));
 }
 
-/// The folder and device that the server serves, the key of its clients, and its limits.
+/// Configuration of a [`Server`].
 #[derive(Debug)]
 pub struct Served {
     /// The folder whose files may be read.
     pub folder: Folder,
-    /// The block device below the folder; None if the device is unknown.
+    /// The block device that stores the folder; None if the device is unknown.
     pub device: Option<Device>,
     /// The key that all clients share.
     pub key: Key,
-    /// Limits on what clients can make the server do.
+    /// Limits that protect the server from its clients.
     pub limits: Limits,
-    /// The console that reports clients that connect or leave.
+    /// The console for messages about clients that connect or leave.
     pub console: Console,
 }
 
@@ -202,7 +202,7 @@ struct Shared {
     handshakes: AtomicUsize,
     clients: AtomicUsize,
     reading: AtomicBool,
-    /// Time of the last report of a refused client (ns).
+    /// Time of the last warning about a refused client (ns). 0 before the first warning.
     said_ns: AtomicU64,
     /// The open connections, each with its number.
     open: Mutex<Vec<(u64, TcpStream)>>,
@@ -217,7 +217,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server that listens on an address, in a separate thread.
+    /// Starts a server in a separate thread. The server listens on the address `listen`.
     ///
     /// # Errors
     /// The address cannot be used.
@@ -272,7 +272,7 @@ impl Drop for Server {
     }
 }
 
-/// One of a limited number of slots. Dropping the value frees the slot.
+/// A slot for one connection. The number of slots is limited. Dropping this value frees the slot.
 struct Seat<'a>(&'a AtomicUsize);
 
 impl Seat<'_> {
@@ -289,8 +289,7 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// An open connection in the list of connections. Dropping the value removes the connection from
-/// the list.
+/// Removes a connection from the list of open connections when this value is dropped.
 struct Listed<'a>(&'a Shared, u64);
 
 impl Drop for Listed<'_> {
@@ -312,8 +311,8 @@ impl Drop for Turn<'_> {
 struct Pace {
     interval_ns: u64,
     burst_ns: u64,
-    /// Time at which the next request would arrive if all earlier requests had arrived at the
-    /// allowed rate (ns).
+    /// Time at which the next request would be due if requests were spaced evenly at the allowed
+    /// rate, without bursts (ns).
     due_ns: u64,
 }
 
@@ -335,7 +334,6 @@ fn listen_on(listener: &TcpListener, shared: &Arc<Shared>) {
     let mut number = 0;
     while !shared.stop.load(Ordering::Relaxed) {
         let Ok((stream, from)) = listener.accept() else {
-            // The cause may be too many open files, so a pause helps.
             shared.clock.sleep(AFTER_ERROR);
             continue;
         };
@@ -412,8 +410,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Returns the answer to a request. An invalid request is also answered, so that a client of
-    /// another version can report the reason.
+    /// Returns the answer to a request. The answer to an invalid request contains the reason, so
+    /// that a client of another version can report it.
     fn answer(&self, request: &[u8]) -> Reply {
         let answered = message::decode(request).and_then(|request| match request {
             Request::Hello {} => Ok(Reply::Hello(Box::new(Greeting {
@@ -439,7 +437,7 @@ impl Shared {
         answered.unwrap_or_else(Reply::Refused)
     }
 
-    /// Reports why a client was refused, at most once per second.
+    /// Prints a warning about a refused client, at most once per second.
     fn refused(&self, from: SocketAddr, why: &str) {
         if self.stop.load(Ordering::Relaxed) {
             return;
@@ -547,7 +545,8 @@ mod tests {
             stream.write_all(&recorded).unwrap();
             stream.set_read_timeout(Some(SOON)).unwrap();
             stream.read_exact(&mut [0; 50]).unwrap();
-            // Without the secret of the recorded client, this client cannot encrypt a request.
+            // This client replays a recorded handshake without knowing the secret key of that
+            // handshake, so it cannot encrypt a request correctly.
             stream.write_all(&[&[0, 80][..], &[5; 80]].concat()).unwrap();
             assert!(is_closed(stream));
         }

@@ -2,7 +2,7 @@
 //!
 //! A frame consists of the number of a rank, the length of a message, and the message. In a frame
 //! from a worker, the rank is the receiver of the message. In a frame to a worker, the rank is the
-//! sender. Both numbers are little-endian and have 32 bits.
+//! sender. The rank and the length are 32-bit little-endian integers.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -14,10 +14,11 @@ use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::ranks::message::Message;
 
-/// Maximum length of a message (bytes). The merged result of thousands of ranks is much shorter.
+/// Maximum length of a message (bytes). Even the merged result of thousands of ranks is much
+/// shorter.
 const MESSAGE_BYTES_MAX: u32 = 256 << 20;
 
-/// Size of the header of a frame, which consists of the rank and the length of the message (bytes).
+/// Size of a frame header (bytes). The header contains the rank and the length of the message.
 const HEAD_BYTES: u64 = 8;
 
 /// Writes a frame that contains the rank `peer` and a message.
@@ -82,8 +83,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// Starts the thread that reads from the socket. The thread sets `interrupt` when a message
-    /// stops the run and when the stream ends.
+    /// Starts the thread that reads from the socket. The thread sets `interrupt` when it receives
+    /// [`Message::Interrupt`] and when the stream ends.
     ///
     /// # Errors
     /// The thread cannot be started.

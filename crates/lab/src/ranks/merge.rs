@@ -1,5 +1,6 @@
-//! Merges the results of all ranks into one: counts and histograms are added exactly, times are
-//! converted to rank 0's clock, and the counters of a host or device are counted only once.
+//! Merges the results of all ranks into one result. Counts and histograms are added up. Times are
+//! converted to the clock of rank 0. If several ranks share a host or a device, its counters are
+//! added only once.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +17,7 @@ use crate::rank_trial::{self, RankTrial};
 pub struct RankResult {
     /// The measurements of the rank.
     pub sample: Sample,
-    /// Device numbers of the block devices whose counters are in `sample`, as text.
+    /// Device numbers of the block devices whose counters are in `sample`, such as "[(8, 0)]".
     pub devices: String,
     /// Verdict of the checks that the rank made.
     pub verdict: Verdict,
@@ -53,7 +54,7 @@ struct Measured {
     result: RankResult,
 }
 
-/// Merges the parts of all ranks. `parts` must be in the order of the ranks.
+/// Merges the results of all ranks. `parts` must be in the order of the ranks.
 ///
 /// # Errors
 /// No rank has a result.
@@ -126,8 +127,8 @@ fn bytes_until(sample: &Sample, at_ns: u64) -> u64 {
     before + intervals.get(whole).map_or(0, |interval| (interval.bytes as f64 * share) as u64)
 }
 
-/// Returns, for each key (such as a host), the rank that ran longest, because its readings of
-/// shared counters cover the most time.
+/// Groups the ranks by a key, such as the host, and returns the longest-running rank of each group.
+/// The counter readings of this rank cover the most time.
 fn longest_of_each<'a, K: Ord>(
     measured: &'a [Measured],
     key: impl Fn(&'a Measured) -> K,
@@ -176,8 +177,8 @@ fn cpu_of(measured: &[Measured]) -> CpuUsage {
     }
 }
 
-/// Adds up the counters of all devices, each of which is counted once. None if a counter is
-/// missing.
+/// Adds up the counters of all devices. A device that several ranks share is counted once. None if
+/// the counters of a device are missing.
 fn device_of(measured: &[Measured]) -> Option<DeviceCounters> {
     let by_device = longest_of_each(measured, |one| (&one.host, &one.result.devices));
     let counters = by_device.iter().map(|one| one.result.sample.device);
@@ -249,8 +250,8 @@ mod tests {
         assert_eq!(merged.sample.latency().max(), Some(3000));
         let CpuUsage { process_ns, available_ns, others_user_ns, .. } = merged.sample.cpu;
         assert_eq!((process_ns, available_ns), (30, 200));
-        // On host a, each of the ranks 0 and 1 counts the 4 ns of the other rank as CPU time of
-        // other programs. On host b, other programs used 4 ns.
+        // On host a, ranks 0 and 1 each count the 4 ns of the other rank as CPU time of other
+        // programs. On host b, other programs really used 4 ns.
         assert_eq!(others_user_ns, Some(4));
         assert_eq!(merged.sample.device.unwrap().reads, 28 + 14, "the longest rank of each host");
     }

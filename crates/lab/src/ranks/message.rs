@@ -1,5 +1,5 @@
-//! The messages between ranks, as JSON. Times are on `CLOCK_MONOTONIC`, which all processes of a
-//! host share, except for times on the wall clock.
+//! The messages between ranks, which are sent as JSON. Unless a field states another clock, times
+//! are on `CLOCK_MONOTONIC`, which all processes of a host share.
 
 use serde::{Deserialize, Serialize};
 
@@ -24,7 +24,7 @@ pub enum Message {
     Result(Box<RankResult>),
     /// Rank 0 sends the merged result of all ranks.
     Merged(Box<Merged>),
-    /// A rank sends a value as JSON, so that the ranks can agree on the value or collect it.
+    /// Rank 0 sends a value to all ranks, or a rank sends its value to rank 0. The value is JSON.
     Value(String),
     /// A relay reports that the rank with this number is lost, and why.
     Lost(u32, String),

@@ -29,7 +29,8 @@ const HEARTBEAT_NS: u64 = 1_000_000_000;
 /// Time without a message or heartbeat after which a relay counts as lost (ns).
 const SILENCE_NS: u64 = 15_000_000_000;
 /// Time after which a relay that accepts no message counts as lost (ns). It is shorter than
-/// `SILENCE_NS`, because a relay that waits to send a message sends no heartbeats.
+/// `SILENCE_NS`, because a relay that waits to send a message sends no heartbeats, and must not
+/// count as lost because of this.
 const STUCK_NS: u64 = 10_000_000_000;
 /// Maximum time for which a worker may continue after rank 0 has ended or a rank was lost (ns).
 const GRACE_NS: u64 = 5_000_000_000;
@@ -56,8 +57,9 @@ pub trait Transport {
 pub struct Ended {
     /// The exit code of the worker. 1 if a signal killed the worker.
     pub code: u8,
-    /// Whether all other relays were alive at the end. If not, the launcher's library must not wait
-    /// for the other ranks.
+    /// Whether no other relay was found to be lost. If false, the MPI library must not wait for the
+    /// other ranks, because it would wait forever. Only rank 0 watches all relays. The other ranks
+    /// watch only rank 0.
     pub all_alive: bool,
 }
 
@@ -73,7 +75,7 @@ impl Worker {
     /// Reports to the worker that rank `lost` accepts no messages, and waits until the worker ends.
     /// Kills a worker that does not end in time. Returns the exit code, which is at least 1.
     fn end_without(&mut self, rank: u32, lost: u32, clock: &Monotonic) -> u8 {
-        let why = format!("it accepted no message for {} s", STUCK_NS / 1_000_000_000);
+        let why = format!("the rank accepted no message for {} s", STUCK_NS / 1_000_000_000);
         let message = serde_json::to_vec(&Message::Lost(lost, why)).unwrap_or_default();
         let _ = write_frame(&mut &self.socket, rank, &message);
         let until_ns = clock.now_ns() + GRACE_NS;
@@ -130,15 +132,15 @@ fn start(transport: &dyn Transport, command: &mut Command) -> io::Result<Worker>
     let (socket, theirs) = UnixStream::pair()?;
     let (rank, count) = (transport.rank(), transport.count());
     command.env(RANK_VARIABLE, format!("{rank}/{count}"));
-    // The worker gets a separate process group. Signals for the processes of the launcher therefore
-    // reach the worker only through its relay.
+    // The worker runs in a separate process group, so that signals from the launcher reach it only
+    // through the relay.
     command.stdin(Stdio::from(OwnedFd::from(theirs))).process_group(0);
     if rank > 0 {
         command.stdout(Stdio::null()).stderr(Stdio::piped());
     }
     let mut child = command.spawn()?;
-    // This closes the copy of the worker's end of the socket that this process holds, so that the
-    // connection is closed when the worker ends.
+    // This closes the relay's copy of the worker's end of the socket. Otherwise the connection
+    // would stay open after the worker ended.
     command.stdin(Stdio::null());
     let errors = child.stderr.take().map(|stderr| thread::spawn(move || last_of(stderr)));
     let mut reader = socket.try_clone()?;
@@ -279,7 +281,7 @@ impl Relay<'_> {
             let index = other as usize;
             if !self.lost[index] && now_ns - self.heard_ns[index] > SILENCE_NS {
                 self.lost[index] = true;
-                let why = format!("it sent nothing for {} s", SILENCE_NS / 1_000_000_000);
+                let why = format!("the rank sent nothing for {} s", SILENCE_NS / 1_000_000_000);
                 self.tell_worker(self.transport.rank(), &Message::Lost(other, why));
             }
             self.send(other, &[]);
@@ -296,8 +298,8 @@ impl Relay<'_> {
 /// Describes how a worker ended.
 fn how_it_ended(status: ExitStatus, errors: &str) -> String {
     let how = match (status.signal(), status.code()) {
-        (Some(signal), _) => format!("its measuring process was killed by signal {signal}"),
-        (None, code) => format!("it ended with exit code {}", code.unwrap_or(1)),
+        (Some(signal), _) => format!("the measuring process was killed by signal {signal}"),
+        (None, code) => format!("the rank ended with exit code {}", code.unwrap_or(1)),
     };
     if errors.is_empty() { how } else { format!("{how}: {errors}") }
 }
@@ -346,9 +348,9 @@ mod tests {
     #[test]
     fn the_end_of_a_worker_is_told_in_words() {
         let killed = ExitStatus::from_raw(9);
-        assert_eq!(how_it_ended(killed, ""), "its measuring process was killed by signal 9");
+        assert_eq!(how_it_ended(killed, ""), "the measuring process was killed by signal 9");
         let failed = ExitStatus::from_raw(1 << 8);
-        assert_eq!(how_it_ended(failed, "no space"), "it ended with exit code 1: no space");
+        assert_eq!(how_it_ended(failed, "no space"), "the rank ended with exit code 1: no space");
     }
 
     #[test]

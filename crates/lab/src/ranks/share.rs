@@ -22,17 +22,19 @@ const HOST: &str = "{host}";
 pub struct Share {
     /// The ranks, and how they share files.
     pub group: RankGroup,
-    /// Number of the rank whose part is used (see [`shifted`]).
+    /// Number of the part that this rank uses. It is the number of this rank or, with
+    /// `--rank-shift`, the number of another rank (see [`shifted`]).
     pub number: u32,
 }
 
-/// Returns the number of the rank whose part `rank` uses: `shift` ranks further, continuing at 0
-/// after the last rank.
+/// Returns the number of the rank whose part `rank` uses: `rank + shift`, modulo the number of
+/// ranks.
 pub fn shifted(rank: u32, shift: u32, count: u32) -> u32 {
     ((u64::from(rank) + u64::from(shift)) % u64::from(count.max(1))) as u32
 }
 
-/// Replaces `{rank}` and `{host}` in the name of a target, if this process is a rank.
+/// Replaces `{rank}` and `{host}` in the name of a target, if this process is a rank. `{rank}`
+/// becomes the number that [`shifted`] returns.
 pub fn path_of_rank(path: &Path, shift: u32) -> PathBuf {
     let Some((rank, count)) = of_environment() else { return path.to_path_buf() };
     let Some(text) = path.to_str().filter(|text| text.contains('{')) else {
@@ -53,11 +55,11 @@ pub fn consent_of_rank(consent: &Consent, shift: u32) -> Consent {
 }
 
 impl Share {
-    /// Checks that the ranks can divide a region among them for a workload.
+    /// Checks that the ranks can divide the region of a workload into parts.
     ///
     /// # Errors
-    /// The region is smaller than one request of each rank. Or strided parts are requested for a
-    /// workload that does not consist of sequential requests of one size from one thread.
+    /// The region is too small for one request of each rank, or the parts are strided and the
+    /// workload does not consist of sequential requests of one size from one thread.
     pub fn check(&self, region_bytes: u64, workload: &Workload) -> Outcome<()> {
         if self.bytes(region_bytes, workload.request_bytes) == 0 {
             return Err(Failure::usage(format!(
@@ -80,8 +82,9 @@ impl Share {
         Ok(())
     }
 
-    /// Returns the size of the part of a region that a rank uses (bytes): the whole region if each
-    /// rank has separate files, else an equal share, rounded down to whole requests.
+    /// Returns the size of the part of a region that a rank uses (bytes). If each rank has its own
+    /// target, this is the whole region. Otherwise it is an equal share, rounded down to whole
+    /// requests.
     pub fn bytes(&self, region_bytes: u64, request_bytes: u32) -> u64 {
         let (count, request_bytes) = (u64::from(self.group.count), u64::from(request_bytes));
         match self.group.files {
@@ -90,8 +93,8 @@ impl Share {
         }
     }
 
-    /// Moves the region of a workload to the part of this rank. The region must have the size of
-    /// one part.
+    /// Sets the region of a workload to the part of this rank. The region of the argument must have
+    /// the size of one part ([`Share::bytes`]).
     pub fn place(&self, workload: Workload) -> Workload {
         let (count, number) = (u64::from(self.group.count), u64::from(self.number));
         let request_bytes = u64::from(workload.request_bytes);

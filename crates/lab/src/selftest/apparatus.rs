@@ -23,24 +23,24 @@ pub struct Probe {
     pub read_percent: u8,
     /// Size of each request (bytes).
     pub request_bytes: u32,
-    /// Number of requests outstanding.
+    /// Queue depth of the trial.
     pub depth: u32,
-    /// Order of the offsets.
+    /// Order in which the offsets are accessed.
     pub pattern: Pattern,
     /// Size of the accessed region (bytes).
     pub region_bytes: u64,
     /// Length of the trial (ns). None if the trial has no time limit.
     pub limit_ns: Option<u64>,
-    /// Number of bytes after which the trial ends. None if the number is not limited.
+    /// Number of bytes after which the trial ends. None if the trial has no such limit.
     pub limit_bytes: Option<u64>,
     /// Length of the warm-up, which is not counted (ns).
     pub warm_up_ns: u64,
-    /// Whether a soaker runs during the trial.
+    /// Whether the soaker runs during the trial and uses all CPU time that is left over.
     pub soaked: bool,
 }
 
 impl Probe {
-    /// Returns the settings of a trial with random reads that lasts `milliseconds` ms.
+    /// Returns the settings of a trial of random reads that lasts `milliseconds` ms.
     pub fn reads(request_bytes: u32, depth: u32, milliseconds: u64) -> Probe {
         Probe {
             read_percent: 100,
@@ -58,7 +58,7 @@ impl Probe {
 
 /// Runs trials on reference devices.
 pub struct Apparatus<'a> {
-    /// Runs the trials.
+    /// The lab that runs the trials.
     pub lab: &'a Lab,
     /// How the devices are served: over FUSE or in this process.
     pub source: Source,
@@ -103,7 +103,7 @@ impl Apparatus<'_> {
         if let Some(failure) = trial.failure() {
             return Err(Failure::failed(format!("a request failed: {failure}")));
         }
-        // An invalid trial measured the wrong thing, so none of its values may be used.
+        // The values of an invalid trial must not be used.
         if trial.verdict.state == State::Invalid {
             let why = trial.verdict.reasons.join("; ");
             return Err(Failure::new(Exit::Invalid, format!("a trial is invalid: {why}")));
@@ -117,8 +117,8 @@ impl Apparatus<'_> {
         Ok(trial.latency().quantile(0.5).map_or(f64::NAN, |ns| ns as f64))
     }
 
-    /// Measures in alternation on the reference device and on a device with zero delay, and returns
-    /// the two medians. `measure` is called with true for the reference device.
+    /// Measures alternately on the reference device (`measure(true)`) and on a device with zero
+    /// delay (`measure(false)`). Returns the median of each.
     pub fn in_turn(
         &self,
         rounds: u32,

@@ -17,13 +17,13 @@ use crate::fuse_server::{self, Served};
 pub enum Source {
     /// The device is a FUSE file. Every request passes through the kernel.
     Fuse,
-    /// The device is in this process. The load generator and its statistics are tested without the
-    /// kernel.
+    /// The device is emulated in this process, so that the load generator and its statistics are
+    /// tested without the kernel.
     Delay,
 }
 
 impl Source {
-    /// Returns the value of `--device`.
+    /// Returns the value of `--device` that selects this source.
     pub fn name(self) -> &'static str {
         match self {
             Source::Fuse => "fuse",
@@ -36,7 +36,7 @@ impl Source {
 pub struct Device {
     /// The target to measure.
     pub target: HostTarget,
-    /// The I/O engine that is used on the device.
+    /// The I/O engine that accesses the device.
     pub engine_kind: EngineKind,
     _served: Option<Served>,
 }
@@ -67,15 +67,15 @@ pub fn parse(truth: &str) -> Outcome<Truth> {
     crate::truth::parse_truth(truth).map_err(Failure::usage)
 }
 
-/// A helper process that uses CPU time for each byte that it receives. This time represents the
-/// work of interrupts and kernel threads for a device, which is not charged to this process.
+/// A helper process that uses CPU time for each byte that it receives. It imitates the interrupts
+/// and kernel threads of a real device, whose CPU time is not charged to the measured process.
 pub struct Assistant {
     process: Child,
 }
 
 impl Assistant {
-    /// Starts a helper process that uses `cpu_ns` of CPU time for each byte. Returns the pipe
-    /// through which the process receives bytes.
+    /// Starts a helper process that uses `cpu_ns` nanoseconds of CPU time for each byte. Returns
+    /// the pipe through which the process receives bytes.
     pub fn start(cpu_ns: u64) -> Outcome<(Assistant, File)> {
         let failed = |e| Failure::failed(format!("starting the helper process of the device: {e}"));
         let mut command = fuse_server::ourselves(false)?;
@@ -95,8 +95,8 @@ impl Assistant {
 
 impl Drop for Assistant {
     fn drop(&mut self) {
-        // The process also ends when its pipe is closed, but the device may still hold the pipe
-        // open.
+        // The process would end by itself when its pipe is closed, but the device may still hold
+        // the pipe open.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -17,14 +17,14 @@ use crate::selftest::throttled::Throttled;
 
 const KIB: u32 = 1 << 10;
 const MIB: u64 = 1 << 20;
-/// Parameters of the device with zero delay, on which the overhead of the I/O path is measured.
+/// Parameters of a device with zero delay, which is used to measure the overhead of the I/O path.
 const ZERO: &str = "";
-/// Maximum relative error of a saturated rate.
+/// Maximum relative error of the rate of a saturated device.
 const RATE_TOLERANCE: f64 = 0.01;
 /// Maximum relative error of all other quantities.
 const TOLERANCE: f64 = 0.05;
-/// Maximum relative error of a rate limit that the kernel enforces in slices of 0.1 s. The rate is
-/// measured over several seconds.
+/// Maximum relative error of the rate of a device that the kernel throttles. The kernel enforces
+/// the limit in slices of 0.1 s, and the rate is measured over several seconds.
 const SLICE_TOLERANCE: f64 = 0.02;
 /// Maximum distance between the bounds of the CPU cost, as a share of the lower bound.
 const BOUNDS_TOLERANCE: f64 = 0.15;
@@ -59,14 +59,15 @@ fn latency(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let value = |name, measured| Quantity::value(name, "us", (2000.0, measured), TOLERANCE);
     Ok(vec![
         value("latency of a request", measured).with_path(path / 1000.0),
-        // The second latency is computed from the number of requests alone, without their
-        // timestamps. It detects wrong timestamps, which the subtraction of the path would hide.
+        // This latency is the elapsed time divided by the number of requests. It reveals wrong
+        // timestamps of requests, which the subtraction of the overhead would hide.
         value("latency by counting", counted).with_path(counted_path / 1000.0),
     ])
 }
 
-/// Measures saturated rates. The depth is larger than the number of requests that the device serves
-/// in parallel, so that the overhead of the I/O path does not lower the rate.
+/// Measures the rates of saturated devices. The queue depth is larger than the number of requests
+/// that the device serves in parallel, so that the overhead of the I/O path does not lower the
+/// rate.
 fn throughput(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let servers = with.device("fixed=1ms,parallel=4")?;
     let bus = with.device("rate=300MB/s")?;
@@ -88,12 +89,13 @@ fn throughput(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     ])
 }
 
-/// Parameters of a device whose requests take so long that the CPU goes idle. An idle CPU takes
-/// about 40 us to wake up. The overhead that is measured at zero delay hardly contains this time.
+/// Parameters of a device with long requests. During such a request, the CPU goes idle and then
+/// takes about 40 us to wake up, which the overhead measured at zero delay hardly includes. This
+/// time is small compared with the fixed cost of 2 ms.
 const SIZED: &str = "fixed=2ms,rate=125MB/s";
 
-/// Measures fixed cost, marginal cost and half-power request size. Fits the time of a request of
-/// size S at depth 1 to T = f + s S, where f is the fixed cost, s the marginal cost, and f / s the
+/// Measures fixed cost, marginal cost and half-power request size. Fits T = f + s S to the time T
+/// of a request of size S at depth 1. Here f is the fixed cost, s the marginal cost, and f / s the
 /// half-power request size.
 fn cost_of_size(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (device, zero) = (with.device(SIZED)?, with.device(ZERO)?);
@@ -130,8 +132,8 @@ fn cost_of_size(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     ])
 }
 
-/// Measures the half-power depth of 64 KiB requests. Reports the first measured depth whose rate
-/// exceeds half of the maximum, as a survey does, and the interpolated depth.
+/// Measures the half-power depth of 64 KiB requests. Reports two depths: the interpolated depth,
+/// and the first measured depth whose rate exceeds half of the maximum, as in a survey.
 fn half_power_depth(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let text = "fixed=1800us,rate=327.68MB/s,parallel=64";
     let (device, request) = (with.device(text)?, 64 * KIB);
@@ -166,8 +168,8 @@ fn crossing(rates: &[(u64, f64)], level: f64) -> f64 {
     })
 }
 
-/// Measures how many bytes a device accepts before it becomes slower: the burst credit and the size
-/// of the write buffer.
+/// Measures how many bytes a device transfers at full speed before it becomes slower: the burst
+/// credit and the size of the write buffer.
 fn reserves(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let spent = |text: &str, read_percent: u8| -> Outcome<f64> {
         let device = with.device(text)?;
@@ -189,8 +191,8 @@ fn reserves(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     ])
 }
 
-/// Measures the size of the cache: the largest region whose second sequential read is served from
-/// the cache.
+/// Measures the size of the cache: the largest region that is served from the cache when it is read
+/// sequentially for the second time.
 fn cache(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let device = with.device("fixed=2ms,parallel=64,cache=48m,hit=50us")?;
     let request = u64::from(256 * KIB);
@@ -236,21 +238,21 @@ fn throttled(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     Ok(vec![Quantity::value(name, unit, (50.0, measured), SLICE_TOLERANCE)])
 }
 
-/// CPU time per request that the device uses in the thread that submits the request (us).
+/// CPU time that the simulated device spends on each request in the submitting thread (us).
 const CHARGED_US: u64 = 100;
-/// CPU time per request that the device uses in a separate process (us).
+/// CPU time that the simulated device spends on each request in a separate process (us).
 const UNCHARGED_US: u64 = 6;
 
-/// Minimum and maximum number of trials with a soaker. The same number of trials runs without a
-/// soaker.
+/// Minimum and maximum number of rounds. Each round has one trial with the soaker, which uses all
+/// CPU time that is left over, and one trial without.
 const CPU_ROUNDS: (u32, u32) = (7, 20);
-/// Trials are added, as in surveys, until the upper bound of the CPU time is at most this far above
-/// the median (as a share of the true value). If other programs use the machine, more trials are
-/// needed.
+/// Maximum distance from the median to the upper bound of the CPU time, as a share of the true
+/// value. As in surveys, rounds are added until the distance is small enough. More rounds are
+/// needed if other programs use the machine.
 const CPU_SPREAD: f64 = 0.04;
 
 /// Measures the CPU time per request of a device whose true CPU time is known. A part of this time
-/// is used in another process. The true value must lie between the bounds.
+/// is used in another process. The measured bounds must enclose the true value.
 fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let (name, unit) = ("CPU per request", "us");
     let truth = (CHARGED_US + UNCHARGED_US) as f64;

@@ -1,4 +1,4 @@
-//! A block device whose rate limit the kernel enforces: a loop device with cgroup block throttling.
+//! A block device whose rate the kernel limits: a loop device with cgroup block throttling.
 //!
 //! The device needs root, loop devices and a block controller (cgroup v1 `blkio`, or v2 `io`).
 //! During the measurement, this process is in a separate control group. Dropping [`Throttled`]
@@ -9,7 +9,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Mount points of the controllers, each with the name of the file that sets the limit.
+/// Mount points of the block controllers (cgroup v1 and v2), each with the name of the file that
+/// sets the rate limit.
 const CONTROLLERS: [(&str, &str); 2] =
     [("/sys/fs/cgroup/blkio", "blkio.throttle.read_bps_device"), ("/sys/fs/cgroup", "io.max")];
 
@@ -37,8 +38,8 @@ impl Throttled {
         &self.device.path
     }
 
-    /// Marks the device for removal after its last user has closed it, so that it also disappears
-    /// if this process is killed.
+    /// Lets the kernel remove the device when its last user closes it, also if this process is
+    /// killed. Call this after the device was opened.
     pub fn is_open(&self) {
         self.device.let_go();
     }
@@ -105,7 +106,7 @@ impl Drop for Loop {
 /// The control group that this process is in during the measurement.
 struct Group {
     folder: PathBuf,
-    /// Path of the `cgroup.procs` file of the group that this process was in before.
+    /// Path of the `cgroup.procs` file of the group to which this process returns.
     home: PathBuf,
 }
 
@@ -127,7 +128,7 @@ impl Group {
                 Err(error) => why = format!("{root}: {error}"),
             }
         }
-        Err(format!("{why}; run as root on a host with such a controller"))
+        Err(format!("{why}; run as root on a host with the cgroup controller blkio or io"))
     }
 
     fn join(root: &Path, limit: &str, rule: &str) -> std::io::Result<Group> {
@@ -142,13 +143,13 @@ impl Group {
     }
 }
 
-/// Removes the empty groups of killed processes.
+/// Removes the empty groups that killed self-tests left behind.
 fn remove_leftovers(root: &Path) {
     for entry in fs::read_dir(root).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let pid = name.strip_prefix("halfpower-").and_then(|pid| pid.parse::<u32>().ok());
         if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
-            // This fails if the group is not empty. Such a group must stay.
+            // This fails if the group still contains processes. Such a group must stay.
             let _ = fs::remove_dir(entry.path());
         }
     }

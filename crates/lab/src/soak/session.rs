@@ -1,8 +1,8 @@
-//! Runs a command together with the soaker, and takes the readings before, during and after the
+//! Runs a command together with the soaker, and takes readings before, during and after the
 //! command.
 //!
 //! The command stays in the control group and session of this process. Only the spinners, which are
-//! the soaker's processes, run at the lowest priority.
+//! the processes of the soaker, run at the lowest priority.
 
 use analysis::units;
 use std::ffi::OsString;
@@ -23,11 +23,11 @@ use crate::interrupt::Interrupt;
 /// A command, and how its CPU time is measured.
 #[derive(Clone, Debug)]
 pub struct SoakOptions {
-    /// The command and its arguments. There is at least one word.
+    /// The command and its arguments. Never empty.
     pub command: Vec<OsString>,
     /// Time for which the background load is measured before and after the command (ns).
     pub settle_ns: u64,
-    /// Whether the command runs without the soaker's spinners, so that there is no upper bound.
+    /// Whether the command runs without the soaker. There is then no upper bound.
     pub unsoaked: bool,
     /// Whether the standard output of the command is sent to standard error.
     pub stdout_to_stderr: bool,
@@ -35,7 +35,7 @@ pub struct SoakOptions {
     pub quiet: bool,
 }
 
-/// A calibrated soaker and the background load before the command.
+/// A calibrated soaker, and the background load that it measured before the command.
 struct Ready {
     soaker: Soaker,
     before: SoakerReading,
@@ -76,8 +76,8 @@ pub fn run(options: &SoakOptions, interrupt: &Interrupt) -> Outcome<Readings> {
         return Err(Failure::interrupted());
     }
     let machine_before = ProcStat::read().ok();
-    // Processes are counted as descendants only if they start after this point, because the
-    // soaker's spinners are children of this process too and are already running.
+    // Only processes that start after this point count as descendants. The soaker's processes are
+    // already running, so they are not counted.
     let descendants = Descendants::adopt().ok();
     let start_ns = clock.now_ns();
     let started = match &mut ready {

@@ -1,5 +1,5 @@
-//! Methods of [`Lab`] for several ranks. They merge the trials of all ranks, and make decisions
-//! that are the same on all ranks.
+//! Methods of [`Lab`] for runs of several ranks. They merge the trials of all ranks, and let all
+//! ranks make the same decisions.
 
 use cpucost::CpuUsage;
 use ioengine::clock::Clocks;
@@ -19,7 +19,7 @@ use crate::ranks::merge::RankResult;
 use crate::trials::Lab;
 
 impl Lab {
-    /// Fails if a rank was lost. Earlier results are kept.
+    /// Checks that no rank was lost.
     ///
     /// # Errors
     /// A rank was lost. The message contains the reason.
@@ -27,8 +27,8 @@ impl Lab {
         self.ranks.as_ref().map_or(Ok(()), Ranks::check_lost)
     }
 
-    /// Returns the value of rank 0 on every rank, for decisions that must be the same on all ranks.
-    /// Without ranks, returns `value`.
+    /// Returns, on every rank, the value that rank 0 passed. Used for decisions that must be the
+    /// same on all ranks. Without ranks, returns `value`.
     ///
     /// # Errors
     /// Rank 0 is lost.
@@ -39,8 +39,8 @@ impl Lab {
         }
     }
 
-    /// Whether measuring must stop because the user interrupted the run or a rank was lost. The
-    /// answer is the same on all ranks, so all ranks must call this.
+    /// Returns true if the measurement must stop, because the user interrupted the run or a rank
+    /// was lost. All ranks must call this function, and all get the same answer.
     ///
     /// # Errors
     /// Rank 0 is lost.
@@ -48,7 +48,8 @@ impl Lab {
         self.agree(self.interrupt.is_set() || self.check_ranks().is_err())
     }
 
-    /// Returns the smallest value of all ranks on every rank. Without ranks, returns `value`.
+    /// Returns, on every rank, the smallest value that any rank passed. Without ranks, returns
+    /// `value`.
     ///
     /// # Errors
     /// A rank is lost.
@@ -57,13 +58,14 @@ impl Lab {
         Ok(ranks.gather(&value)?.into_iter().min().unwrap_or(value))
     }
 
-    /// Whether this process prints and stores results: it is the first rank or the only process.
+    /// Returns true if this process is the first rank or the only process. This process prints and
+    /// stores the results.
     pub fn is_first(&self) -> bool {
         self.ranks.as_ref().is_none_or(Ranks::is_first)
     }
 
-    /// Returns the group of ranks that measure together, in which each rank has separate targets.
-    /// None for one process.
+    /// Returns the group of ranks that measure together. Each rank has its own targets. None for
+    /// one process.
     pub fn rank_group(&self) -> Option<RankGroup> {
         let ranks = self.ranks.as_ref()?;
         Some(RankGroup { count: ranks.count(), files: RankFiles::Own })
@@ -78,8 +80,8 @@ impl Lab {
         }
     }
 
-    /// Merges the trials of all ranks into one. The result is judged as a whole, in addition to the
-    /// checks of each rank.
+    /// Merges the trials of all ranks into one. Each rank checks its own trial, and then the merged
+    /// trial is checked as a whole.
     pub(super) fn merged(
         &self,
         ranks: &Ranks,
@@ -91,8 +93,8 @@ impl Lab {
         let later = self.clock.clocks();
         let mut shared = Sample { log: Vec::new(), ..sample.clone() };
         shared.convert_times(|ns| clocks.system_ns(&later, ns));
-        // The other ranks of the host use its CPUs and devices too, so the counters of the host can
-        // be compared only with the sum of all ranks.
+        // The counters of the host include the other ranks on the host, so they are checked only in
+        // the merged trial.
         let cpu = CpuUsage { others_user_ns: None, run_delay_ns: None, ..sample.cpu };
         let alone = judged(
             Sample { cpu, device: None, ..sample },

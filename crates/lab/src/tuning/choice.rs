@@ -1,7 +1,7 @@
-//! Decides which settings to measure next, and which of the measured settings to choose: the
-//! cheapest one whose rate is nearly the best.
+//! Decides which settings to measure next, and selects one of the measured settings. The selected
+//! setting needs the least memory of those whose rate is at most 3% below the best rate.
 //!
-//! A setting consists of a request size and a queue depth. All functions are pure.
+//! A setting consists of a request size and a queue depth.
 
 use analysis::quantile::median;
 use seqio::tune::Setting;
@@ -10,17 +10,19 @@ use seqio::tune::Setting;
 const REQUEST_KIB: [u32; 6] = [256, 512, 1024, 2048, 4096, 8192];
 /// Queue depths that are tried.
 const DEPTHS: [u32; 5] = [1, 2, 4, 8, 16];
-/// Maximum memory of a setting (bytes): request size times queue depth.
+/// Maximum memory for the requests of a setting, which is request size times queue depth (bytes).
 const MEMORY_MAX: u64 = 64 << 20;
-/// Maximum loss of rate that is accepted for a lower cost, as a share of the best rate.
+/// How far the rate of the selected setting may be below the best rate, as a share of the best
+/// rate.
 const LOSS_MAX: f64 = 0.03;
-/// Minimum rate of a setting that is measured again, as a share of the best rate.
+/// Minimum rate of a setting that is considered for further measurements, as a share of the best
+/// rate.
 const IN_PLAY: f64 = 0.90;
-/// Minimum number of probes of a setting that can be chosen. If no setting has this many probes,
-/// only the settings with the most probes can be chosen.
+/// A setting can be selected only if it was measured at least this often. If no setting was, only
+/// the settings with the most measurements can be selected.
 const PROBES_ENOUGH: usize = 3;
-/// Number of the fastest settings that are measured again in every round, because they determine
-/// the best rate.
+/// This many of the fastest settings are measured again in every round, because they determine the
+/// best rate.
 const FASTEST: usize = 3;
 
 /// A setting and its measurements.
@@ -46,7 +48,7 @@ impl Measured {
     }
 }
 
-/// Returns the memory for the outstanding requests of a setting (bytes).
+/// Returns the memory that the outstanding requests of a setting need (bytes).
 pub fn memory(setting: Setting) -> u64 {
     u64::from(setting.request_bytes) * u64::from(setting.depth)
 }
@@ -54,14 +56,14 @@ pub fn memory(setting: Setting) -> u64 {
 /// The result of tuning.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Choice {
-    /// The setting that needs the least memory, of those whose rate is at most 3% below the best
-    /// rate. Of settings with equal memory, the setting with the least CPU time.
+    /// Of the settings whose rate is at most 3% below the best rate, the setting that needs the
+    /// least memory. If several settings need the same memory, the one with the least CPU time.
     pub cheapest: Measured,
     /// The fastest setting.
     pub best: Measured,
 }
 
-/// Chooses a setting. None without measurements.
+/// Selects the cheapest and the fastest setting. None if nothing was measured.
 pub fn choose(measured: &[Measured]) -> Option<Choice> {
     let by_rate = |a: &&Measured, b: &&Measured| a.bytes_per_s().total_cmp(&b.bytes_per_s());
     let most = measured.iter().map(|one| one.rates.len()).max()?;
@@ -76,21 +78,22 @@ pub fn choose(measured: &[Measured]) -> Option<Choice> {
     Some(Choice { cheapest: cheapest?.clone(), best: best.clone() })
 }
 
-/// Returns all settings whose outstanding requests fit in an eighth of the region and in the memory
-/// for buffers (both in bytes).
+/// Returns all settings whose outstanding requests need at most `memory_bytes`, at most an eighth
+/// of `region_bytes`, and at most 64 MiB.
 pub fn grid(region_bytes: u64, memory_bytes: u64) -> Vec<Setting> {
     let most = MEMORY_MAX.min(region_bytes / 8).min(memory_bytes);
     let with = |kib: &u32| DEPTHS.map(|depth| Setting { request_bytes: kib << 10, depth });
     REQUEST_KIB.iter().flat_map(with).filter(|setting| memory(*setting) <= most).collect()
 }
 
-/// Returns the settings to measure in the next round. The first round measures a coarse grid: every
-/// second size and queue depth.
+/// Returns the settings to measure in the next round. The first round measures a coarse grid, with
+/// every second request size and queue depth.
 ///
-/// Later rounds measure the fastest settings again, and also the settings within 10% of the best
-/// rate that need no more memory than the current choice. If `explores`, they also measure
-/// neighbours of known settings in the grid: all neighbours of the best setting, and those
-/// neighbours of other good settings that need no more memory than the current choice.
+/// Later rounds measure again the three fastest settings, and all settings within 10% of the best
+/// rate that need no more memory than the current choice. If `explores` is true, later rounds also
+/// measure new settings of the grid. These are all neighbours of the fastest setting, and those
+/// neighbours of settings within 10% of the best rate that need no more memory than the current
+/// choice.
 pub fn round(grid: &[Setting], measured: &[Measured], explores: bool) -> Vec<Setting> {
     let Some(choice) = choose(measured) else {
         return grid.iter().copied().filter(|setting| is_coarse(*setting)).collect();
@@ -123,8 +126,8 @@ fn is_coarse(setting: Setting) -> bool {
     [256, 1024, 4096].contains(&kib) && [1, 4, 16].contains(&setting.depth)
 }
 
-/// Whether two settings are neighbours in the grid: either request size or queue depth differs by
-/// one step, or request size is one step larger and queue depth one step smaller, or the reverse.
+/// Returns true if two settings are neighbours in the grid. Neighbours differ by one step in
+/// request size or in queue depth, or by one step in both but in opposite directions.
 fn are_beside(one: Setting, other: Setting) -> bool {
     let step = |a: u32, b: u32| a.ilog2() as i32 - b.ilog2() as i32;
     let size = step(one.request_bytes, other.request_bytes);

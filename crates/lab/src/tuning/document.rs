@@ -30,12 +30,12 @@ pub struct TuneDocument {
     pub kept_in: Option<String>,
 }
 
-/// The storage that a tuning belongs to.
+/// The storage that was tuned.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct StorageDocument {
-    /// Key under which tunings are stored.
+    /// Identifier of the storage. The tuning is stored under this identifier.
     pub identity: String,
-    /// Kind of storage as text.
+    /// Kind of storage, in words.
     pub kind: String,
     /// Type of file system; empty for a bare device.
     pub file_system: String,
@@ -44,7 +44,7 @@ pub struct StorageDocument {
 /// The tuning of reads or of writes.
 #[derive(Debug, Serialize, JsonSchema)]
 pub struct TuningDocument {
-    /// The cheapest setting within 3% of the best rate.
+    /// The setting that needs the least memory, of all settings within 3% of the best rate.
     pub cheapest: SettingDocument,
     /// The fastest setting.
     pub best: SettingDocument,
@@ -57,11 +57,11 @@ pub struct TuningDocument {
 pub struct SettingDocument {
     /// Size of each request (bytes).
     pub request_bytes: u32,
-    /// Number of requests outstanding.
+    /// Number of outstanding requests.
     pub depth: u32,
     /// Memory for the outstanding requests (bytes).
     pub buffer_bytes: u64,
-    /// Number of probes that measured the setting.
+    /// Number of times that the setting was measured.
     pub probes: u64,
     /// Median rate (bytes per second).
     pub bytes_per_s: f64,

@@ -1,5 +1,6 @@
-//! Stores tunings in the file that `seqio` reads. The file is read before anything is measured, so
-//! that an invalid file is reported early. Storing a tuning replaces the whole file.
+//! Stores the results of `tune` in the file that the `seqio` library reads. The file is read before
+//! anything is measured, so that an invalid file is reported early. Storing a tuning replaces the
+//! whole file.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -13,12 +14,12 @@ use crate::failure::{Failure, Outcome};
 ///
 /// # Errors
 ///
-/// No directory for the file is set in the environment.
+/// Neither XDG_STATE_HOME nor HOME is set to an absolute path.
 pub fn path() -> Outcome<PathBuf> {
     let none = "no directory for the tuning file: set XDG_STATE_HOME or HOME to an absolute path, \
         or use --no-store";
     let path = Tunings::path().ok_or_else(|| Failure::usage(none))?;
-    // If the file is a symbolic link, the target of the link is replaced and the link stays.
+    // If the path is a symbolic link, its target is replaced later, and the link stays.
     Ok(path.canonicalize().unwrap_or(path))
 }
 
@@ -45,8 +46,8 @@ pub fn load(path: &Path) -> Outcome<Tunings> {
     }
 }
 
-/// Stores the tuning of one storage, and keeps the tunings of other storage. If only reads were
-/// measured, the earlier setting for writes is kept.
+/// Stores the settings for one storage. The settings for other storage stay in the file. If `write`
+/// is None, the earlier setting for writes stays too.
 ///
 /// # Errors
 ///

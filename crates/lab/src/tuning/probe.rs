@@ -1,8 +1,8 @@
-//! Runs probes, each of which measures the rate of one setting for 25 ms with the reader or writer
-//! of `seqio`.
+//! Runs probes. Each probe measures the rate of one setting for 25 ms, with the reader or writer of
+//! the `seqio` library.
 //!
-//! The first requests of a stream set up its ring, its buffers and their pages. These requests are
-//! not timed.
+//! The first requests of a probe are not timed, because they include the setup of the ring and the
+//! buffers.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
@@ -36,7 +36,7 @@ pub struct Probe<'a> {
     region_bytes: u64,
     /// Offset at which the next probe starts (bytes).
     next: u64,
-    /// Number of bytes that the longest probe moved.
+    /// Largest number of bytes that a probe moved.
     longest: u64,
     /// Number of bytes that probes may still write.
     write_left: u64,
@@ -44,15 +44,14 @@ pub struct Probe<'a> {
     clock: Monotonic,
 }
 
-/// The reader or writer of a probe.
 enum Stream {
     Reading(Box<Reader>),
     Writing(Box<Writer>),
 }
 
 impl<'a> Probe<'a> {
-    /// Creates probes on a region of `region_bytes` bytes. The probes write at most `write_most`
-    /// bytes.
+    /// Prepares probes of the first `region_bytes` bytes of a file. All probes together write at
+    /// most `write_most` bytes.
     pub fn new(file: &'a File, region_bytes: u64, write_most: u64, seed: u64) -> Probe<'a> {
         let clock = Monotonic::new();
         Probe { file, region_bytes, next: 0, longest: 0, write_left: write_most, seed, clock }
@@ -63,7 +62,7 @@ impl<'a> Probe<'a> {
     ///
     /// # Errors
     ///
-    /// A read or write error.
+    /// A read or write fails.
     pub fn measure(&mut self, op: Op, setting: Setting) -> io::Result<Option<Sample>> {
         let entered_ns = self.clock.now_ns();
         let begin = self.begin(setting);
@@ -102,8 +101,8 @@ impl<'a> Probe<'a> {
         self.write_left
     }
 
-    /// Returns the offset at which the next probe starts (bytes): the end of the previous probe, or
-    /// 0 if the region could end before the next probe does.
+    /// Returns the offset at which the next probe starts (bytes). This is the end of the previous
+    /// probe, or 0 if the rest of the region may be too small for the next probe.
     fn begin(&self, setting: Setting) -> u64 {
         let beginning = u64::from(setting.request_bytes) * u64::from(setting.depth + 1);
         let room = beginning + self.longest + self.longest / 2;
@@ -119,14 +118,15 @@ impl<'a> Probe<'a> {
         file.seek(SeekFrom::Start(begin))?;
         Ok(match op {
             Op::Read => Stream::Reading(Box::new(options.keep_holes(false).reader(file)?)),
-            // With this size, the file keeps its length.
+            // With this expected size, the writer does not change the length of the file.
             Op::Write => Stream::Writing(Box::new(options.size(self.region_bytes).writer(file)?)),
         })
     }
 
     /// Reads or writes a block, and returns its length (bytes). Returns 0 at the end of the region
-    /// and when the write limit is reached. Blocks written before the timed part are filled with
-    /// incompressible data, and later blocks reuse the same memory.
+    /// and when the write limit is reached. If `early` is true, a block to be written is first
+    /// filled with incompressible data. Later blocks reuse the same memory, so that the timed part
+    /// does not include the filling.
     fn step(&mut self, stream: &mut Stream, early: bool) -> io::Result<u64> {
         let writer = match stream {
             Stream::Reading(reader) => {

@@ -15,7 +15,7 @@ use crate::interrupt::Interrupt;
 use crate::json::{self, Program};
 use crate::trials::Lab;
 
-/// Whether the result is stored, and how it is printed.
+/// Options that decide whether the result is stored and how it is printed.
 #[derive(Clone, Copy, Debug)]
 pub struct TuneOptions {
     /// Whether the result is not stored.
@@ -24,14 +24,15 @@ pub struct TuneOptions {
     pub json: bool,
     /// Whether only the result, warnings and errors are printed.
     pub quiet: bool,
-    /// Whether the actions are only printed and not executed.
+    /// Whether the actions are printed instead of executed.
     pub plan: bool,
 }
 
 /// Tunes a target, stores the result and prints it.
 ///
 /// # Errors
-/// There is nothing to tune, the permissions do not fit the target, or a request fails.
+/// The target has nothing to tune, the options that allow writing do not match the target, or a
+/// request fails.
 pub fn execute(wish: &Wish, options: &TuneOptions) -> Outcome {
     let prospect = Prospect::of(wish)?;
     let kept_in = if options.no_store { None } else { Some(keep::path()?) };
@@ -104,8 +105,9 @@ fn print(document: &TuneDocument, read: &Tuning, write: Option<&Tuning>, console
     document.not_written.iter().for_each(|why| console.say(format!("writes not measured: {why}")));
     if let Some(path) = &document.kept_in {
         let identity = &document.storage.identity;
-        console
-            .say(format!("stored in {path} as the settings of {identity} for seqio, copy and cat"));
+        console.say(format!(
+            "the settings of {identity} for seqio, copy and cat were stored in {path}"
+        ));
     }
 }
 

@@ -1,11 +1,11 @@
-//! Checks of a drive's health around a trial: heat, damaged data, wear.
+//! Compares the health of a drive before and after a trial: temperature, media errors and wear.
 
 use ioengine::nvme_drive::Health;
 
 use crate::check::Check;
 use crate::point::{State, Verdict};
 
-/// The minimum used share of the endurance at which a drive counts as worn out (percent).
+/// A drive that has used at least this share of its endurance counts as worn out (percent).
 const USED_UP_PERCENT: u8 = 100;
 
 /// The bit of [`Health::warnings`] that is set if the temperature is outside its limits.
@@ -14,7 +14,7 @@ const HOT: u8 = 1 << 1;
 /// The health of a drive before and after a trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriveHealth {
-    /// The kernel's name for the drive.
+    /// The kernel's name for the drive, such as nvme0n1.
     pub name: String,
     /// The health of the drive before the trial.
     pub before: Health,
@@ -91,7 +91,7 @@ mod tests {
         assert!(judged(|health| health.media_errors = 3)[0].contains("2 new media errors"));
         assert!(judged(|health| health.used_percent = 104)[0].contains("104% of its endurance"));
         let read_only = judged(|health| health.warnings = 8);
-        assert!(read_only[0].contains("reports: it accepts no more writes; plan"), "{read_only:?}");
+        assert!(read_only[0].contains("the drive accepts no more writes; plan"), "{read_only:?}");
         let warns = judged(|health| (health.warnings, health.kelvin) = (2, 0));
         assert!(
             warns.len() == 1 && warns[0].contains("reports a temperature warning; cool"),

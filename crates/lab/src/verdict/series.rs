@@ -1,7 +1,7 @@
 //! Checks of a trial's rate over time: pauses without a completion, sudden changes, and drift.
 //!
-//! An interval without a completion has a rate of 0. Many intervals are empty if requests take
-//! longer than an interval. Neighbouring intervals are then joined before the drift is computed.
+//! An interval without a completion has a rate of 0. If requests take longer than an interval, many
+//! intervals are empty, and neighbouring intervals are joined before the drift is computed.
 
 use analysis::changepoint::{Break, Throttle, early_burst, greatest_break};
 use analysis::drift::drift;
@@ -18,7 +18,8 @@ use crate::point_key::PointKey;
 const DRIFT_MIN: f64 = 0.15;
 /// The p-value below which a drift is reported.
 const DRIFT_P_MAX: f64 = 0.01;
-/// The minimum length of a pause that can count as a stall however long the trial is (ns).
+/// A pause of at least this length can count as a stall in a trial of any length (ns). A shorter
+/// pause must last at least 5% of the trial.
 const LONG_STALL_NS: u64 = 10_000_000_000;
 /// The number of open-loop requests that must be due during a pause before it counts as a stall.
 const DUE_IN_STALL: f64 = 20.0;
@@ -115,8 +116,8 @@ fn end_of_burst(moved: &[(u64, f64)]) -> Option<Break> {
     Some(Break { at_ns: at_ns as f64, before_per_s, after_per_s })
 }
 
-/// Returns the text of a verdict about a rate that fell suddenly within a trial, such as "the rate
-/// fell from 250 MB/s to 125 MB/s after 2 s: ..". None if the rate did not fall suddenly.
+/// If the verdict reports that the rate fell suddenly, returns its text, such as "the rate fell
+/// from 250 MB/s to 125 MB/s after 2 s: ..". Otherwise returns None.
 pub fn fall(verdict: &Verdict) -> Option<&str> {
     let reason = verdict.reason(Check::RateChange)?;
     let text = reason.split_once(": ").map_or(reason, |(_, text)| text);

@@ -1,8 +1,8 @@
 //! Generates the command lines of a whole set of tests, as the papers' `cmdgen` did for SQLIO.
 //!
 //! A set has a test for every combination of caching mode, direction, access order, depth and
-//! request size. Each line has a comment with the name of the series, the caching mode, and "sync"
-//! or "async".
+//! request size. Each command line labels its test with the name of the series, the letter of the
+//! caching mode, and "sync" or "async".
 
 use std::path::PathBuf;
 
@@ -14,17 +14,17 @@ use crate::classic::sqlio::{has_own_way, quoted, translate};
 
 /// The maximum number of tests in a set.
 const TESTS_MAX: usize = 10_000;
-/// The file to which the generated SQLIO commands append their trace lines.
+/// The `--csv` file of the generated `classic sqlio` commands.
 const TRACE: &str = "trace.csv";
 
 /// A set of tests: one test for every combination of the values in the lists.
 #[derive(Clone, Debug)]
 pub struct TestSet {
-    /// The targets. Each test measures all targets together.
+    /// The targets. Each test accesses all targets at the same time.
     pub targets: Vec<PathBuf>,
     /// The caching modes of the tests.
     pub caching: Vec<Caching>,
-    /// The directions of the tests: true for writes.
+    /// The directions of the tests: true means write, and false means read.
     pub writes: Vec<bool>,
     /// The access orders of the tests.
     pub orders: Vec<Order>,
@@ -38,7 +38,7 @@ pub struct TestSet {
     pub seconds: String,
     /// The number of trials of each test.
     pub trials: u32,
-    /// The name of the series.
+    /// The name of the series of tests. It is part of each test's label.
     pub note: String,
 }
 
@@ -81,7 +81,7 @@ impl TestSet {
     /// Returns the tests as command lines of `halfpower run`.
     ///
     /// # Errors
-    /// There are too many tests, or a test cannot be translated into a single run.
+    /// Fails if there are too many tests, or if a test cannot be translated into a single run.
     pub fn run_lines(&self) -> Outcome<Vec<String>> {
         let line = |flags: &Flags| {
             let line = translate(flags, &self.targets, None)?.line();
@@ -100,7 +100,7 @@ impl TestSet {
         let files: Vec<String> =
             self.targets.iter().map(|path| quoted(&path.to_string_lossy())).collect();
         let line = |flags: &Flags| {
-            // A test that `classic sqlio` cannot translate later is reported here.
+            // This call returns an error for a test that `classic sqlio` would refuse later.
             translate(flags, &self.targets, None)?;
             let kind = if flags.writes { 'W' } else { 'R' };
             let order = if flags.order == Order::Random { "random" } else { "sequential" };
@@ -122,7 +122,7 @@ impl TestSet {
     /// has a section for synchronous requests and a section for asynchronous requests.
     ///
     /// # Errors
-    /// There are too many tests.
+    /// Fails if there are too many tests.
     pub fn toml(&self) -> Outcome<String> {
         self.tests()?;
         // A JSON string is a valid TOML string.
@@ -151,9 +151,9 @@ impl TestSet {
         Ok(lines.join("\n"))
     }
 
-    /// Returns a section of the plan file: the tests of a caching mode and access order that are
-    /// synchronous (if `sync` is set) or asynchronous. The section is empty if there are no such
-    /// tests.
+    /// Returns the lines of one section of the plan file. The section has the tests of a caching
+    /// mode and access order. They are synchronous if `sync` is set, or else asynchronous. The
+    /// result is empty if there are no such tests.
     fn part(&self, caching: Caching, order: Order, sync: bool) -> Vec<String> {
         let depths = self.depths.iter().filter(|depth| (**depth == 0) == sync);
         let depths: Vec<String> = depths.map(|depth| (*depth).max(1).to_string()).collect();
@@ -184,8 +184,8 @@ impl TestSet {
         lines
     }
 
-    /// Returns the comment of a test: the name of the series, the caching mode, and "sync" or
-    /// "async".
+    /// Returns the label of a test, such as `new-new Y sync`: the name of the series, the letter of
+    /// the caching mode, and "sync" or "async".
     fn comment(&self, caching: Caching, outstanding: u32) -> String {
         let name = if outstanding == 0 { "sync" } else { "async" };
         let letter = buffering(caching);
@@ -193,7 +193,7 @@ impl TestSet {
     }
 }
 
-/// Combines every test with every value, by setting the value in a copy of the test.
+/// Returns a copy of each test for each value. `set` stores the value in the copy.
 fn each<T: Copy>(tests: Vec<Flags>, values: &[T], set: impl Fn(&mut Flags, T)) -> Vec<Flags> {
     let mut found = Vec::with_capacity(tests.len() * values.len());
     for test in tests {

@@ -1,8 +1,8 @@
-//! The flags of SQLIO, as its readme of 1999 defines them. A flag is a letter that is directly
-//! followed by its value.
+//! Parses the flags of SQLIO, as its readme of 1999 defines them. A flag is a letter that is
+//! directly followed by its value, such as `-b64`.
 //!
-//! Supported flags become fields of [`Flags`]. Every other flag is refused with the reason and an
-//! alternative, so that no test silently runs as a different test.
+//! Supported flags become fields of [`Flags`]. An unsupported flag is never ignored: it is an error
+//! with the reason and an alternative.
 
 use analysis::units;
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use lab::failure::{Failure, Outcome};
 
 /// The maximum number of threads, as in SQLIO.
 pub const THREADS_MAX: u64 = 256;
-/// The maximum block size (KiB). It is 1 GiB, which is more than any real test uses.
+/// The maximum block size (KiB), which is 1 GiB.
 const BLOCK_KIB_MAX: u64 = 1 << 20;
 /// The maximum file size and the maximum offset (bytes).
 pub const BYTES_MAX: u64 = 1 << 62;
@@ -28,7 +28,8 @@ pub enum Order {
     Random,
     /// The blocks are accessed sequentially (flag -fsequential).
     Sequential,
-    /// The blocks form rows of N blocks and are accessed column by column (flag -fN).
+    /// The blocks form rows of N blocks and are accessed column by column (flag -fN). For example,
+    /// -f64 accesses blocks 0, 64, 128, ..., then blocks 1, 65, 129, ...
     Stripe {
         /// The number of blocks in a row.
         columns: u64,
@@ -52,7 +53,7 @@ pub struct Flags {
     pub outstanding: u32,
     /// The block size (KiB; flag -b).
     pub block_kib: u64,
-    /// The number of the first block (flag -S).
+    /// The number of blocks before the first block that is accessed (flag -S).
     pub start_blocks: u64,
     /// The caching mode (flag -B).
     pub caching: Caching,
@@ -63,23 +64,23 @@ pub struct Flags {
     /// The CPUs that threads are pinned to, round-robin (flags -p and -aR). Empty if threads are
     /// not pinned.
     pub cpus: Vec<usize>,
-    /// The parameter file (flag -F). None if there is no such file.
+    /// The parameter file (flag -F). None if the flag was not specified.
     pub param_file: Option<PathBuf>,
 }
 
-/// The flags of SQLIO that are not supported: the letter, the reason, and the alternative.
+/// The unsupported flags of SQLIO. Each entry has the letter, the reason, and the alternative.
 const REFUSED: [(&str, &str, &str); 7] = [
     ("d", "Linux has no drive letters", "specify each file with its path instead"),
-    ("R", "raw drives are ordinary targets here", "specify the device, as in /dev/sdb"),
+    ("R", "halfpower has no separate flag for raw drives", "specify the device, as in /dev/sdb"),
     ("m", "each request of halfpower has one buffer", "drop the flag"),
-    ("v", "the bug of SQLIO 1.1.1 is not emulated", "drop the flag"),
+    ("v", "halfpower does not reproduce the bug of SQLIO 1.1.1", "drop the flag"),
     ("6", "memory is always copied with the fastest instructions of this CPU", "drop the flag"),
     ("D", "halfpower has no debugging levels", "drop the flag"),
     ("?", "halfpower has another flag for help", "use halfpower classic sqlio --help"),
 ];
 
-/// The flags that were parsed so far. The flags -f and -i depend on each other, so their values are
-/// stored outside `flags` until all flags are known.
+/// The flags that were parsed so far. The flags -f and -i can only be checked together, so `order`
+/// and `rows` hold their values until the last flag was parsed.
 #[derive(Default)]
 struct RawFlags {
     order: Option<OrderFlag>,
@@ -89,9 +90,9 @@ struct RawFlags {
 
 /// The value of -f.
 enum OrderFlag {
-    /// The number of blocks in a row.
+    /// -fN: the number of blocks in a row.
     Columns(u64),
-    /// An access order without rows.
+    /// -frandom or -fsequential.
     Plain(Order),
 }
 
@@ -131,7 +132,7 @@ impl Flags {
         self.block_kib * 1024
     }
 
-    /// Returns the offset of the region (bytes).
+    /// Returns the offset of the first block that is accessed (bytes).
     ///
     /// # Errors
     /// `Exit::Usage`, if the offset is larger than [`BYTES_MAX`].
@@ -141,13 +142,13 @@ impl Flags {
         bytes.ok_or_else(|| wrong("S", &self.start_blocks.to_string(), "no file is that large"))
     }
 
-    /// Returns SQLIO's letter for the caching mode.
+    /// Returns the letter of the caching mode in SQLIO's flag -B.
     pub fn buffering(&self) -> char {
         buffering(self.caching)
     }
 }
 
-/// Returns SQLIO's letter for a caching mode.
+/// Returns the letter of a caching mode in SQLIO's flag -B.
 pub fn buffering(caching: Caching) -> char {
     match caching {
         Caching::Buffered => 'Y',
@@ -157,7 +158,7 @@ pub fn buffering(caching: Caching) -> char {
     }
 }
 
-/// Returns the caching mode for SQLIO's letter. None if the letter is unknown.
+/// Returns the caching mode for a letter of SQLIO's flag -B. None if the letter is unknown.
 pub fn caching_of(letter: &str) -> Option<Caching> {
     let found = |caching: &Caching| buffering(*caching).to_string() == letter.to_ascii_uppercase();
     Caching::ALL.into_iter().find(found)
@@ -167,7 +168,7 @@ fn wrong(letter: &str, value: &str, what: &str) -> Failure {
     Failure::usage(format!("-{letter}{value}: {what}; see halfpower classic sqlio --help"))
 }
 
-/// Parses the value of a flag as a whole number between two limits.
+/// Parses the value of a flag as a whole number from `least` to `most`.
 fn number(letter: &str, value: &str, least: u64, most: u64) -> Outcome<u64> {
     let number = value.parse().ok().filter(|number| (least..=most).contains(number));
     number.ok_or_else(|| {
@@ -176,7 +177,7 @@ fn number(letter: &str, value: &str, least: u64, most: u64) -> Outcome<u64> {
     })
 }
 
-/// Checks a number of seconds, which has digits and at most one decimal point. Returns the text
+/// Checks that a text is a positive number of seconds, such as `30` or `0.5`. Returns the text
 /// unchanged.
 fn seconds(value: &str) -> Outcome<String> {
     let digits = value.chars().all(|c| c.is_ascii_digit() || c == '.');
@@ -187,8 +188,8 @@ fn seconds(value: &str) -> Outcome<String> {
     }
 }
 
-/// Returns the CPUs of a mask. The mask is a decimal number, or a hexadecimal number with the
-/// prefix 0x.
+/// Returns the CPUs of an affinity mask, such as CPUs 0 and 2 for `0x5`. The mask is a decimal
+/// number, or a hexadecimal number with the prefix 0x.
 ///
 /// # Errors
 /// The text is not a mask.
@@ -282,7 +283,7 @@ fn latencies(word: &str, value: &str) -> Outcome<bool> {
     match value {
         "S" | "P" => Ok(true),
         "Si" | "Pi" => Err(Failure::usage(format!(
-            "{word}: the time to initiate a request is not measured here; use -LS"
+            "{word}: halfpower does not measure the time to initiate a request; use -LS"
         ))),
         _ => Err(wrong("L", value, "use -LS or -LP")),
     }

@@ -1,9 +1,9 @@
-//! The rows of the papers' Table 2, which lists memory bandwidths.
+//! Formats memory bandwidths like Table 2 of the first paper.
 //!
-//! The papers' program memspeed had eight tests: five on one thread (load and store of doubles,
-//! read and write of a temporary file, copy), and three of these five on all CPUs. Table 2 of the
-//! earlier paper has two more rows, which access one word per cache line. `lab::memory` measures
-//! all rows.
+//! The paper measured the table with its program memspeed, which had eight tests. Five tests ran on
+//! one thread: load and store of doubles, read and write of a temporary file, and copy. Three tests
+//! ran on all CPUs: load, store and copy. The table has two more rows, which access one word per
+//! cache line. `lab::memory` measures all rows.
 
 use analysis::units;
 use std::path::Path;
@@ -16,15 +16,15 @@ use serde::Serialize;
 /// The size of a MB in the papers (bytes).
 const MB: f64 = 1048576.0;
 
-/// The measurement whose result is shown in a row of the table.
+/// The measurement that a row of the table shows.
 #[derive(Clone, Copy)]
 enum Source {
     Kernel(Kernel),
     Path(&'static str),
 }
 
-/// A row of the papers' Table 2: the name in the table, and memspeed's test numbers (1 to 8) for
-/// one thread and for all CPUs. A number is None if memspeed had no such test.
+/// A row of Table 2. `alone` and `together` are the numbers (1 to 8) of memspeed's tests on one
+/// thread and on all CPUs. A number is None if memspeed had no such test.
 struct Row {
     name: &'static str,
     source: Source,
@@ -33,8 +33,8 @@ struct Row {
 }
 
 impl Row {
-    /// Returns the result of the row on one thread, or on all CPUs. None if the row was not
-    /// measured.
+    /// Returns the result of the row on all CPUs if `together` is set, or else on one thread. None
+    /// if the row was not measured.
     fn test(&self, readings: &MemoryReadings, together: bool) -> Option<MemspeedTest> {
         let test = if together { self.together } else { self.alone };
         let (threads, bytes_per_s) = match self.source {
@@ -57,7 +57,6 @@ const fn row(name: &'static str, source: Source, alone: Option<u32>, together: O
     Row { name, source, alone, together }
 }
 
-/// The rows of the papers' Table 2, in order.
 const ROWS: [Row; 7] = [
     row("Unrolled DOUBLE load", Source::Kernel(Kernel::Load), Some(1), Some(6)),
     row("Unrolled cache line read miss", Source::Kernel(Kernel::TouchRead), None, None),
@@ -75,7 +74,6 @@ pub struct MemspeedTable {
     tests: Vec<MemspeedTest>,
 }
 
-/// A measured row of the table.
 #[derive(Debug, Serialize)]
 struct MemspeedTest {
     name: &'static str,
@@ -84,8 +82,8 @@ struct MemspeedTest {
     bytes_per_s: f64,
 }
 
-/// Returns the specification of a measurement of all table rows with a single working set. The set
-/// has the given size (bytes), or by default a size far above all caches. The temporary file is
+/// Returns the settings for a measurement of all rows of the table. All rows use a working set of
+/// `size` bytes. By default, the working set is much larger than all caches. The temporary file is
 /// written in `folder`.
 ///
 /// # Errors
@@ -112,7 +110,7 @@ pub fn spec(size: Option<u64>, folder: &Path, quick: bool) -> Outcome<MemorySpec
     Ok(spec)
 }
 
-/// Returns a line that says what would be measured.
+/// Returns the line that `--plan` prints.
 pub fn plan_line(spec: &MemorySpec, plan: &MemoryPlan) -> String {
     let set = spec.set_bytes.first().copied().unwrap_or(0);
     let folder = spec.folder.as_deref().unwrap_or(Path::new("."));

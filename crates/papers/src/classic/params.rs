@@ -1,5 +1,6 @@
 //! Parses the parameter file of SQLIO's flag -F. Each line has the path of a test file, the number
-//! of threads for this file, and optionally a CPU mask and a size in MB (2^20 bytes).
+//! of threads for this file, and optionally a CPU mask and a size in MB (2^20 bytes). An example is
+//! `test.dat 2 0x0 100`.
 //!
 //! Lines that begin with # are comments.
 
@@ -16,18 +17,18 @@ pub struct ParamLine {
     pub file: PathBuf,
     /// The number of threads that access the file.
     pub threads: u32,
-    /// The CPUs of the affinity mask in this line. Empty if threads are not pinned.
+    /// The CPUs of the line's affinity mask. Empty if threads are not pinned.
     pub cpus: Vec<usize>,
-    /// The size of the part of the file that is used (MB of 2^20 bytes). None if the line states no
-    /// size.
+    /// The size of the part of the file that is accessed (MB; a MB is 2^20 bytes). None if the line
+    /// states no size.
     pub size_mb: Option<u64>,
 }
 
 /// Parses a parameter file.
 ///
 /// # Errors
-/// `Exit::Usage`, if a line is malformed or if there are no lines. The message contains the first
-/// malformed line and the expected format.
+/// `Exit::Usage`, if a line is malformed or if no line lists a file. The message contains the
+/// number of the first malformed line and the expected format.
 pub fn parse(text: &str) -> Outcome<Vec<ParamLine>> {
     let lines = text.lines().enumerate().map(|(number, line)| (number + 1, line.trim()));
     let said = lines.filter(|(_, line)| !line.is_empty() && !line.starts_with('#'));

@@ -1,7 +1,7 @@
 //! Translates a test of SQLIO into a command line of `halfpower run`.
 //!
-//! A user could type this command line. `--plan` and docs/from-sqlio.md show it. If several threads
-//! access blocks in a different order than in SQLIO, a note tells the user.
+//! `--plan` prints this command line, and docs/from-sqlio.md describes the translation. If several
+//! threads access blocks in a different order than in SQLIO, a note tells the user.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::classic::params::ParamLine;
 
 /// The default test file of SQLIO.
 const FILE: &str = "testfile.dat";
-/// The prefixes of targets whose type determines the I/O engine.
+/// The prefixes of simulated targets, which have their own I/O engine.
 const OWN_WAY: [&str; 2] = ["sim:", "truth:"];
 
 /// A test of SQLIO as a command line of `halfpower run`.
@@ -20,7 +20,7 @@ const OWN_WAY: [&str; 2] = ["sim:", "truth:"];
 pub struct Translation {
     /// The targets of the run.
     pub targets: Vec<PathBuf>,
-    /// The flags of `run`.
+    /// The flags of `run` and their values.
     pub words: Vec<String>,
     /// Notes for the user about differences from SQLIO.
     pub notes: Vec<String>,
@@ -58,7 +58,7 @@ struct Assignment {
 /// one.
 ///
 /// # Errors
-/// `Exit::Usage`, if the test cannot be translated into a single run. The message contains the
+/// `Exit::Usage`, if the test cannot be translated into a single run. The message suggests an
 /// alternative.
 pub fn translate(
     flags: &Flags,
@@ -120,12 +120,12 @@ pub fn translate(
     })
 }
 
-/// Checks whether the type of a target determines the I/O engine.
+/// Checks whether a target is simulated. Simulated targets have their own I/O engine.
 pub fn has_own_way(target: &Path) -> bool {
     OWN_WAY.iter().any(|prefix| target.to_string_lossy().starts_with(prefix))
 }
 
-/// Returns the size of the part of each file that is used (bytes). None means the whole file.
+/// Returns how much of each file is accessed (bytes). None means the whole file.
 fn size_bytes(flags: &Flags, asked: Option<u64>) -> Outcome<Option<u64>> {
     let Order::Stripe { columns, rows } = flags.order else { return Ok(asked) };
     let blocks = columns.checked_mul(rows);
@@ -139,12 +139,13 @@ fn size_bytes(flags: &Flags, asked: Option<u64>) -> Outcome<Option<u64>> {
     }
 }
 
-/// Returns the files and threads of a parameter file. All lines must have the same threads, CPUs
-/// and size, because a run uses the same values for each file.
+/// Returns the files and threads of a parameter file. All lines must have the same number of
+/// threads, CPUs and size, because a run uses the same values for each file.
 fn assignment_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcome<Assignment> {
     if !files.is_empty() {
         return Err(Failure::usage(
-            "the parameter file (-F) already lists the files; drop the other files",
+            "the parameter file (-F) already lists the test files; remove the files from the \
+             command line",
         ));
     }
     let Some(first) = lines.first() else {
@@ -179,7 +180,7 @@ fn assignment_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcom
     })
 }
 
-/// Returns notes for the user if the access order of several threads differs from SQLIO's order.
+/// Returns a note for the user if several threads access blocks in a different order than in SQLIO.
 fn notes(order: Order, threads: u32) -> Vec<String> {
     if threads < 2 {
         return Vec::new();
@@ -191,7 +192,8 @@ fn notes(order: Order, threads: u32) -> Vec<String> {
              thread has its own part of the file"
         }
         Order::Stripe { .. } => {
-            "in SQLIO, threads share the columns of the stripe; here each thread has its own rows"
+            "in SQLIO, each thread accesses some columns of the stripe and all rows; here each \
+             thread accesses all columns and some rows"
         }
     };
     vec![note.to_owned()]

@@ -1,5 +1,6 @@
-//! Formats the result of a test like SQLIO's output: first the flags in words, then the metrics
-//! under SQLIO's names. Scripts that parse SQLIO's output still work.
+//! Formats the result of a test like SQLIO's output, so that scripts that parse SQLIO's output also
+//! work with halfpower. The flags are printed in words, followed by the metrics under SQLIO's
+//! names.
 //!
 //! The histogram counts latencies in whole milliseconds, as SQLIO did.
 
@@ -8,8 +9,8 @@ use lab::point::Trial;
 
 use crate::classic::flags::{Flags, Order};
 
-/// The number of columns of SQLIO's histogram: one for each millisecond, and a last one for all
-/// longer latencies.
+/// The number of columns of SQLIO's histogram. The first 24 columns count latencies of 0 to 23 ms,
+/// and the last column counts all longer latencies.
 const COLUMNS: usize = 25;
 const MS: f64 = 1e6;
 

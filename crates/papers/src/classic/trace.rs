@@ -1,5 +1,5 @@
-//! Converts a trial to the line that the papers' SQLIO wrote into its trace file for each test. A
-//! line has fourteen fields that are separated by commas.
+//! Formats and parses the lines of the papers' trace files. SQLIO wrote such a line for each test.
+//! A line has fourteen fields that are separated by commas.
 //!
 //! The fields and units are those of Table 8 of the second paper: a MB is 2^20 bytes, a KB is 1024
 //! bytes, and CPU times are in milliseconds.
@@ -13,7 +13,7 @@ use lab::date;
 use lab::point::Trial;
 use lab::point_key::PointKey;
 
-/// The names of the fields, in the order in which a line contains the fields.
+/// The names of a line's fields, in order.
 pub const FIELDS: [&str; 14] = [
     "MB/s",
     "IO/s",
@@ -58,11 +58,11 @@ pub struct TraceLine {
     pub buffering: char,
     /// The number of threads.
     pub threads: u32,
-    /// The requested length of the test (s). None if no length was requested.
+    /// The requested duration of the test (s). None if no duration was requested.
     pub time_s: Option<f64>,
     /// The total size of all files (KB).
     pub file_kb: f64,
-    /// The actual length of the test (s).
+    /// The actual duration of the test (s).
     pub clock_s: f64,
     /// The CPU time charged to the process in user mode (ms).
     pub user_ms: f64,
@@ -70,14 +70,14 @@ pub struct TraceLine {
     pub kernel_ms: f64,
     /// The start of the test (ns since 1970).
     pub started_unix_ns: i64,
-    /// The user's comment. In the file, commas in the comment are replaced by semicolons.
+    /// The user's comment. Its commas become semicolons in the file.
     pub comment: String,
 }
 
 impl TraceLine {
-    /// Returns the line of a trial. `file_bytes` is the total size of all files. A trial counts as
-    /// synchronous only if its I/O engine waits for each request. The caller can correct
-    /// [`TraceLine::outstanding`].
+    /// Returns the line of a trial. `file_bytes` is the total size of all files. The field
+    /// `outstanding` is 0 only for the I/O engines `Sync` and `Mmap`, which wait for each request.
+    /// A caller that knows the requested depth can replace this value.
     pub fn of(key: &PointKey, trial: &Trial, file_bytes: u64, comment: &str) -> TraceLine {
         let waits = key.is_issued_by(EngineKind::Sync) || key.is_issued_by(EngineKind::Mmap);
         TraceLine {
@@ -140,13 +140,13 @@ impl FromStr for TraceLine {
     }
 }
 
-/// Returns the caching mode for SQLIO's letter.
+/// Returns the caching mode for a letter of SQLIO's flag -B. An unknown letter counts as Y.
 pub fn caching(buffering: char) -> Caching {
     let (direct, through) = (matches!(buffering, 'H' | 'N'), matches!(buffering, 'S' | 'N'));
     Caching::of(direct, through)
 }
 
-/// Returns SQLIO's letter for the caching mode of a point.
+/// Returns the letter of a point's caching mode in SQLIO's flag -B.
 fn letter(key: &PointKey) -> char {
     match (key.is_direct(), key.caching.is_write_through()) {
         (false, false) => 'Y',

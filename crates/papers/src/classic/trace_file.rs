@@ -1,5 +1,5 @@
 //! Appends trace lines to a file. The file must be new or empty, or begin with the names of the
-//! fields. Every other file is refused, so that no foreign file is changed.
+//! fields. Any other file is refused, because a mistyped path must not damage an unrelated file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -9,7 +9,7 @@ use lab::failure::{Failure, Outcome, check_not_under_dev};
 
 use crate::classic::trace::{TraceLine, header};
 
-/// Checks whether a path can be used for a trace. Creates no file.
+/// Checks whether trace lines can be written to a path. No file is created.
 pub fn check(path: &Path) -> Outcome<()> {
     if is_missing(path) {
         check_not_under_dev(path, "--csv")?;
@@ -50,7 +50,7 @@ fn is_missing(path: &Path) -> bool {
 fn opened(path: &Path) -> Outcome<(File, bool)> {
     let foreign = || {
         Failure::refused(format!(
-            "{} exists and is not a trace of halfpower; use another --csv",
+            "{} exists and is not a trace of halfpower; specify another --csv file",
             path.display()
         ))
     };
@@ -73,7 +73,7 @@ fn opened(path: &Path) -> Outcome<(File, bool)> {
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
     let cause = ioengine::error::cause(error);
-    Failure::failed(format!("--csv {}: {cause}; use another --csv", path.display()))
+    Failure::failed(format!("--csv {}: {cause}; specify another --csv file", path.display()))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The tables of the second paper, and a table of the plateaus that the text and captions state.
-//! The tables contain rates, random requests, prices and CPU costs.
+//! The tables of the second paper, and a table of the throughput plateaus that the text and the
+//! captions state.
 //!
-//! The published values of the figures are lost. `chung2000_figures` only simulates the figures.
+//! The figures are in `chung2000_figures`. Their published values are lost.
 
 use crate::reproduce::figure::{Cell, Chart, Column, Explanation, Figure, Metric};
 use crate::reproduce::probe::{Extent, Probe};
@@ -11,9 +11,9 @@ use crate::reproduce::published::{self, Row};
 pub const ATLAS: &str = "w2k-atlas10k";
 /// The system with IDE disks on a 3ware 3W-5400 card under Windows 2000.
 pub const FIREBALL: &str = "w2k-fireball-3ware";
-/// The system with the IDE disk of [`FIREBALL`] on a channel of the motherboard.
+/// The system with an IDE disk as in [`FIREBALL`], on an IDE channel of the motherboard.
 pub const FIREBALL_IDE: &str = "w2k-fireball-ide";
-/// The system with the IDE disks of [`FIREBALL`] on the later 3ware card 3W-6800.
+/// The system with IDE disks as in [`FIREBALL`], on the later 3ware card 3W-6800.
 pub const CARD_6800: &str = "w2k-3w6800";
 /// The system with Maxtor DiamondMax disks, which are also IDE disks.
 pub const DIAMONDMAX: &str = "w2k-diamondmax";
@@ -24,12 +24,18 @@ pub const E5000_NT4: &str = "e5000-nt4sp6";
 /// The machine of the first paper under Windows 2000.
 pub const E5000_W2K: &str = "e5000-w2k";
 
-/// The known reasons for large errors in the tables.
+/// The known reasons why simulated values of the tables have large errors.
 pub const EXPLANATIONS: &[Explanation] = &[
     ("t6", "3W-6800", 0.0, 1e9, FOUR_FIREBALLS),
     ("t6", "Ultra160 SCSI", 0.0, 1e9, PCI_AT_64_KB),
-    ("t7", "DMA", 0.0, 1e9, "at 19 MB/s, the inputs C210 and C212 give 1.4% of two processors"),
-    ("t7", "PIO", 0.0, 1e9, "170 clocks per byte (Table 7) limit a 733 MHz CPU to 4.1 MB/s"),
+    (
+        "t7",
+        "DMA",
+        0.0,
+        1e9,
+        "at 19 MB/s, the CPU costs of inputs C210 and C212 add up to 1.4% of two CPUs",
+    ),
+    ("t7", "PIO", 0.0, 1e9, "170 cycles per byte (Table 7) limit a 733 MHz CPU to 4.1 MB/s"),
     (
         "t10",
         "Fireball",
@@ -44,8 +50,8 @@ pub const EXPLANATIONS: &[Explanation] = &[
 ];
 
 const PCI_AT_64_KB: &str = "the paper also states 83.6, 84 and 87 MB/s (C053, C058, C156)";
-const WRITES_BESIDE_READS: &str =
-    "each sorted write takes about 3.5 ms after its 64 KB read; the published rate leaves 2.3 ms";
+const WRITES_BESIDE_READS: &str = "before each sorted write, 64 KB are read; the write itself then \
+     takes about 3.5 ms, but the published rate allows only 2.3 ms";
 const FRAMES_AT_5400_RPM: &str =
     "each write first reads 64 KB (C106), so the rate is at most 96 per second (C183, C162, C198)";
 const FOUR_FIREBALLS: &str =
@@ -54,8 +60,8 @@ const FOUR_FIREBALLS: &str =
 /// The request sizes of the figures (KB).
 pub const SIZES: [f64; 8] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
 
-/// Returns a chart with a row for each request size. Each series is a probe without its request
-/// size.
+/// Returns a chart with a row for each request size in [`SIZES`]. Each series has a name and a
+/// probe, whose request size is replaced in each row.
 pub fn by_sizes(title: &str, metric: Metric, series: Vec<(String, Probe)>) -> Chart {
     let cells =
         |probe: Probe| SIZES.map(|kib| Some(Cell::new(probe.clone().kib(kib), metric))).to_vec();
@@ -71,16 +77,24 @@ pub fn by_sizes(title: &str, metric: Metric, series: Vec<(String, Probe)>) -> Ch
 /// Returns all tables, in the paper's order.
 pub fn tables() -> Vec<Figure> {
     vec![
-        given("t1", "Generations of software and hardware (an input)", published::CHUNG_1),
-        given("t2", "Prices (an input)", published::CHUNG_2),
-        given("t4", "Old and new hardware (Tables 4 and 5; an input)", published::CHUNG_4_5),
+        given(
+            "t1",
+            "Generations of software and hardware (an input of the simulator)",
+            published::CHUNG_1,
+        ),
+        given("t2", "Prices (an input of the simulator)", published::CHUNG_2),
+        given(
+            "t4",
+            "Old and new hardware (Tables 4 and 5, inputs of the simulator)",
+            published::CHUNG_4_5,
+        ),
         limits(),
         transfer_modes(),
-        given("t8", "Format of a trace (an input)", published::CHUNG_8),
+        given("t8", "Format of a trace (not simulated)", published::CHUNG_8),
         random_requests(),
         price_performance(),
         costs(),
-        given("costs", "Fixed and marginal CPU costs (inputs)", published::COSTS),
+        given("costs", "Fixed and marginal CPU costs (inputs of the simulator)", published::COSTS),
         plateaus(),
     ]
 }
@@ -102,16 +116,16 @@ fn given(key: &str, title: &str, file: &'static str) -> Figure {
     Figure { key, title, charts: Vec::new(), given: Some(file) }
 }
 
-/// Returns a probe that reads the same 512 KB (or one larger request) repeatedly from four striped
-/// disks. The drives' buffers serve these reads, so the probe shows the limit of adapter and PCI
-/// bus.
+/// Returns a probe that repeatedly reads the same 512 KB from four striped disks. If a request is
+/// larger, the probe repeats this one request. The reads are served from the disks' buffers, so the
+/// adapter or the PCI bus limits the throughput.
 pub fn bus_test(system: &'static str, kib: f64) -> Probe {
     let stripe = Probe::of(system).striped(4).with("path", "driver").kib(kib).deep(8);
     stripe.over(Extent::Again(512 << 10))
 }
 
-/// Returns a probe of a stripe that a 3ware card manages. The stripe starts at the beginning of the
-/// disks, but the file system starts at the first partition, 63 sectors later.
+/// Returns a probe of disks that a 3ware card stripes. The file system starts at the first
+/// partition, 63 sectors (31.5 KB) after the start of the stripe, so requests are misaligned.
 pub fn hardware_stripe(card: &'static str, disks: u32) -> Probe {
     Probe::of(card).striped(disks).with("raid_in", "adapter").with("misalign", "31.5k")
 }
@@ -122,7 +136,7 @@ pub fn twinstor() -> Probe {
     mirror.with("raid_in", "adapter").with("mirror_reads", "twinstor")
 }
 
-/// Returns a probe of several independent disks. Each disk has its own requests.
+/// Returns a probe of several independent disks. A separate simulated host accesses each disk.
 pub fn apart(system: &'static str, disks: u32) -> Probe {
     Probe::of(system).with("disks", disks).with("hosts", disks)
 }
@@ -181,13 +195,13 @@ fn limits() -> Figure {
     Figure { given: Some(published::CHUNG_6), ..table }
 }
 
-/// Returns a probe of 64 KB reads by programmed I/O, with the clocks per byte of Table 7.
+/// Returns a probe of 64 KB reads by programmed I/O (PIO), in which the CPU copies the data.
 pub fn by_processor() -> Probe {
-    // Table 7 has 170 clocks per byte. The processor runs at 733 MHz.
+    // Table 7 states 170 clocks per byte. At 733 MHz, this is 237.5 us per KiB.
     Probe::of(FIREBALL_IDE).with("host.direct_read.each", "237.5us/KiB")
 }
 
-/// Returns Table 7. The rows are simulated with the clocks per byte of the table.
+/// Returns Table 7, which compares reads by DMA with reads by the processor (PIO).
 fn transfer_modes() -> Figure {
     let rows = published::rows(published::CHUNG_7);
     let row = |row: &Row| {
@@ -206,7 +220,8 @@ fn transfer_modes() -> Figure {
     Figure { given: Some(published::CHUNG_7), ..table }
 }
 
-/// Returns the system and the price (USD; C174, C172) of a drive of Tables 9 and 10.
+/// Returns the system that has a drive of Tables 9 and 10, and the price of the drive (USD; claims
+/// C174 and C172).
 fn drive_of(name: &str) -> (&'static str, f64) {
     if name.contains("Atlas") { (ATLAS, 534.0) } else { (FIREBALL, 209.0) }
 }
@@ -274,7 +289,7 @@ fn costs() -> Figure {
             let published = of(path, operation, "total").map(|us| per_mib(us, 8.0));
             let random = Cell { probe: probe.clone().random(), metric, published };
             cells.push((format!("random 8 KB, {path} {operation}"), random));
-            // The fixed and marginal costs of sequential requests are inputs, so they are not
+            // The costs of sequential requests are inputs of the simulator, so these cells are not
             // scored.
             let sequential = Cell::new(probe, metric);
             cells.push((format!("sequential 64 KB, {path} {operation}"), sequential));
@@ -284,8 +299,8 @@ fn costs() -> Figure {
     Figure { given: Some(published::CHUNG_11), ..table }
 }
 
-/// Returns the plateaus of throughput that the text states. Local network paths are left out,
-/// because no system models these paths.
+/// Returns the throughput plateaus that the text and the captions state. Network paths to a local
+/// disk are left out, because no system models them.
 fn plateaus() -> Figure {
     let rows = published::rows(published::PLATEAUS);
     let mut cells = Vec::new();
@@ -314,8 +329,8 @@ fn probe_of(row: &Row) -> Probe {
         _ if config.contains("6800") => CARD_6800,
         _ => FIREBALL,
     };
-    // The published rate exceeds the media rate of four drives (C198), so the reads must come from
-    // the drives' caches.
+    // The published rate of the 3W-6800 exceeds the media rate of four drives (C198), so the reads
+    // must have been served from the drives' caches.
     let from_caches = config.contains("6800") && row.text("operation") == "read";
     if from_caches || row.text("pattern") == "bus test" {
         return bus_test(system, kib);

@@ -1,6 +1,7 @@
-//! The functions that compute the claims of the second paper's text in the simulator.
+//! The functions that simulate the claims of the second paper.
 //!
-//! `claims.csv` states why a claim fails.
+//! If a simulated value does not meet its claim, the column `why` of `claims.csv` states the
+//! reason.
 
 use crate::claims;
 use crate::reproduce::chung2000::{
@@ -15,9 +16,9 @@ use crate::reproduce::probe::{Extent, Lab, Probe};
 use crate::reproduce::published;
 use crate::reproduce::riedel97::{FAST, ULTRA};
 
-/// The depths of the paper's figures.
+/// The queue depths in the paper's figures.
 const DEPTHS: [f64; 5] = [1.0, 2.0, 3.0, 4.0, 8.0];
-/// The prices of a SCSI disk and of an IDE disk (USD): C174, C172.
+/// The prices of a SCSI disk (claim C174) and of an IDE disk (claim C172), in USD.
 const PRICES: [f64; 2] = [534.0, 209.0];
 
 fn atlas() -> Probe {
@@ -47,7 +48,7 @@ fn peak(lab: &Lab, probe: Probe) -> Answer {
     best(lab, &probe.deep(8), &SIZES)
 }
 
-/// Returns the smallest depth that reaches nine tenths of the throughput at depth 8.
+/// Returns the smallest depth at which the throughput is at least 90% of that at depth 8.
 fn optimal_depth(lab: &Lab, probe: &Probe) -> Answer {
     let most = lab.mib(&probe.clone().deep(8))?;
     first_size(&DEPTHS, |depth| Ok(lab.mib(&probe.clone().deep(depth as u32))? >= 0.9 * most))
@@ -65,8 +66,8 @@ fn pci_requests(lab: &Lab) -> Answer {
     Ok(measured.requests_per_s * 100.0 / share)
 }
 
-/// Returns the number of disks after which one more disk adds less than `share` times the
-/// throughput of a single disk.
+/// Returns the smallest number of disks for which one more disk increases the throughput by less
+/// than `share` times the throughput of a single disk.
 fn disks_until_full(lab: &Lab, probe: impl Fn(u32) -> Probe, share: f64) -> Answer {
     for disks in 1..12 {
         let more = peak(lab, probe(disks + 1))? - peak(lab, probe(disks))?;
@@ -74,7 +75,7 @@ fn disks_until_full(lab: &Lab, probe: impl Fn(u32) -> Probe, share: f64) -> Answ
             return Ok(f64::from(disks));
         }
     }
-    Err("no number of disks up to 12 reaches the limit".to_owned())
+    Err("the throughput still increases when the 12th disk is added".to_owned())
 }
 
 /// Returns the best throughput of the probe `more` minus the best throughput of `fewer` (MB/s).
@@ -98,7 +99,7 @@ pub const OVERVIEW: &[Check] = &[
                 return Ok(f64::from(3 * buses));
             }
         }
-        Err("no number of disks up to 15 reaches the limit".to_owned())
+        Err("the throughput still increases when disks 13 to 15 are added".to_owned())
     }),
     ("C014", |lab| disks_until_full(lab, |disks| atlas().striped(disks), 0.5)),
     ("C015", |lab| Ok(reads(lab, atlas())? * 8.0 / 1024.0)),
@@ -130,16 +131,16 @@ pub const OLD_HARDWARE: &[Check] = &[
         ratio(lab, &read.clone().kib(128.0), &read)
     }),
     ("C077", |lab| {
-        // Figure 5 shows the CPU time of the whole machine for the new system, but only the CPU
-        // time charged to the process for the old system.
+        // As in Figure 5, the result for SP6 is the CPU time of the whole machine, scaled from 333
+        // to 200 MHz. The result for the older SP3 is only the CPU time charged to the process.
         let cheaper = |kib: f64| -> Result<bool, String> {
             let write = |system| Probe::of(system).buffered().writing().kib(kib);
             Ok(soaked(lab, &write(E5000_NT4))? * 333.0 / 200.0 < cost(lab, &write(ULTRA))?)
         };
-        let mut from = Err("the claim does not hold at the largest size".to_owned());
+        let mut from = Err("the claim does not hold at the largest request size".to_owned());
         for kib in SIZES {
             from = match (cheaper(kib)?, from) {
-                (false, _) => Err("the claim does not hold at the largest size".to_owned()),
+                (false, _) => Err("the claim does not hold at the largest request size".to_owned()),
                 (true, Ok(size)) => Ok(size),
                 (true, Err(_)) => Ok(kib),
             };
@@ -167,7 +168,8 @@ pub const OLD_HARDWARE: &[Check] = &[
 /// The checks of the claims in section 7.1.
 pub const RANDOM: &[Check] = &[
     ("C100", |lab| {
-        // The value is the last depth of Figure 11 at which the rate does not yet increase.
+        // `first` is the smallest depth at which the rate is more than 5% above that of depth 1.
+        // The claim states the preceding depth in Figure 11, which is half of `first`.
         let alone = reads(lab, atlas())?;
         let first = first_size(&[2.0, 4.0, 8.0, 16.0, 32.0], |depth| {
             Ok(lab.rate(&atlas().random().deep(depth as u32))? > 1.05 * alone)
@@ -216,8 +218,8 @@ pub const SCSI_STRIPES: &[Check] = &[
     ("C147", |lab| ratio(lab, &atlas().striped(2).deep(3), &atlas().deep(3))),
     ("C151", |lab| peak(lab, atlas().striped(3))),
     ("C152", |lab| peak(lab, atlas().striped(4))),
-    // C154 and C155, the gains of the third and fourth drive, are both relative to two drives.
-    // Otherwise, four drives would exceed the 50 MB/s that the text states.
+    // C154 and C155 are the gains from the third and the fourth drive. Both are gains over two
+    // drives, because otherwise the sum would exceed the 50 MB/s that the text states.
     ("C155", |lab| adds(lab, atlas().striped(4).wce(), atlas().striped(2).wce())),
     ("C156", |lab| lab.mib(&bus_test(ATLAS, 64.0))),
     ("C157", |lab| adds(lab, atlas().striped(3), atlas().striped(2))),
@@ -234,8 +236,8 @@ pub const IDE_RANDOM: &[Check] = &[
     ("C177", |lab| reads(lab, atlas())),
     ("C178", |lab| Ok(percent_more(2.5 * reads(lab, fireball())?, reads(lab, atlas())?))),
     ("C182", |lab| {
-        // The value is the first position (GB of 40 GB) at which the disk is faster than at its
-        // start.
+        // The value is the first position (GB) on the 40 GB disk at which reads are more than 20%
+        // faster than at the start of the disk.
         let at = |gb: f64| {
             let place = format!("{:?}", gb / 40.0);
             lab.mib(&Probe::of(DIAMONDMAX).with("file_at", place).over(Extent::Bytes(32 << 20)))
@@ -274,7 +276,7 @@ pub const ONE_IDE_DISK: &[Check] = &[
     }),
     ("C205", |lab| plateau(lab, &fireball(), &SIZES)),
     ("C206", |lab| plateau(lab, &fireball().wce(), &SIZES)),
-    // Reads and writes are simulated at depth 2, because the claim is about the 3ware card.
+    // Writes are also simulated at depth 2, which is the best depth on the 3ware card (C209).
     ("C207", |lab| {
         let writes = plateau(lab, &fireball().wce().deep(2), &SIZES)?;
         Ok(plateau(lab, &fireball().deep(2), &SIZES)?.max(writes))
@@ -350,15 +352,14 @@ fn stated(id: &str) -> Option<f64> {
     claims::named(id).map(|claim| claim.low)
 }
 
-/// Returns the CPU time of a 2 KB read on a volume (us). `fixed` and `each` are the claims that
-/// state the fixed cost and the cost per KB.
+/// Returns the CPU time of a 2 KB read (us). The claim `fixed` states the fixed cost of a read, and
+/// the claim `each` states the cost per KB.
 fn us_of_2_kib(fixed: &str, each: &str) -> Option<f64> {
     Some(stated(fixed)? + 2.0 * stated(each)?)
 }
 
-/// Returns the smallest request size (KB) at and above which buffered writes cost less CPU time
-/// under NT 4.0 SP6 than in Figure 2 of the first paper. The costs under NT 4.0 SP6 are scaled from
-/// 333 to 200 MHz.
+/// Returns the request size (KB) from which on buffered writes always cost less CPU time under NT
+/// 4.0 SP6 than in Figure 2 of the first paper. The costs under SP6 are scaled from 333 to 200 MHz.
 fn cheaper_under_sp6() -> Option<f64> {
     let (fixed, each) = (stated("C078")?, stated("C079")?);
     let mut from = None;
@@ -372,9 +373,9 @@ fn cheaper_under_sp6() -> Option<f64> {
     from
 }
 
-/// Returns the upper limit of the IDE disk's rate of buffered random writes (requests/s), if each
-/// write first reads 64 KB (C106). The read takes the time of a buffered read of 8 KB, plus the
-/// time of the other 56 KB at the media rate.
+/// Returns an upper limit of the rate of buffered random 8 KB writes to the IDE disk (requests/s).
+/// Each write first reads 64 KB (C106). This read takes the time of a buffered read of 8 KB, plus
+/// the time to read the other 56 KB at the media rate. The write itself is assumed to take no time.
 fn framed_ide_writes() -> Option<f64> {
     let read_s = 1.0 / (stated("C183")? * stated("C162")?);
     let more_s = (stated("C106")? - 8.0) / 1024.0 / stated("C198")?;

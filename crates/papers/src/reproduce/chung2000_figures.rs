@@ -1,7 +1,7 @@
 //! The figures of the second paper, set up as the captions and the text describe them.
 //!
-//! The published values of the figures are lost, so each chart has only simulated values. Numbers
-//! that the text quotes from a figure are claims.
+//! The published values of the figures are lost, so each chart has only simulated values. If the
+//! text states a number from a figure, this number is a claim.
 
 use crate::reproduce::chung2000::{
     ATLAS, CIFS, E5000_NT4, E5000_W2K, FIREBALL, apart, by_sizes, hardware_stripe, twinstor,
@@ -10,25 +10,27 @@ use crate::reproduce::figure::{Cell, Chart, Column, Figure, Metric};
 use crate::reproduce::probe::{Extent, Probe};
 use crate::reproduce::riedel97::{FAST, ULTRA};
 
-/// The depths of the figures with sequential requests.
+/// The queue depths in the figures with sequential requests.
 const DEPTHS: [u32; 5] = [1, 2, 3, 4, 8];
-/// The depths of the figures with random requests.
+/// The queue depths in the figures with random requests.
 const RANDOM_DEPTHS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 
 type Series = Vec<(String, Probe)>;
 
-/// Sets the CPU cost per read of a volume on a dynamic disk: C141, C142.
+/// Sets the CPU costs of direct reads from a dynamic volume (claims C141 and C142).
 pub fn dynamic(probe: Probe) -> Probe {
     probe.with("host.direct_read.fixed", "58us").with("host.direct_read.each", "0.43us/KiB")
 }
 
-/// Sets the CPU costs of a stripe of IDE disks: C222, C223, C224.
+/// Sets the CPU costs per KB of a stripe of IDE disks (claims C223 and C224). The fixed cost (C222)
+/// is that of a single disk.
 fn stripe_cost(probe: Probe) -> Probe {
     let probe = probe.with("host.direct_read.each", "0.46us/KiB");
     probe.with("host.direct_write.each", "0.52us/KiB")
 }
 
-/// Sets the CPU costs of a mirror of IDE disks: C241, C242, C243.
+/// Sets the CPU costs per KB of a mirror of IDE disks (claims C242 and C243). The fixed cost (C241)
+/// is that of a single disk.
 fn mirror_cost(probe: Probe) -> Probe {
     let probe = probe.with("host.direct_read.each", "0.60us/KiB");
     probe.with("host.direct_write.each", "0.55us/KiB")
@@ -42,8 +44,8 @@ fn depths(name: &str, probe: &Probe) -> Series {
     DEPTHS.map(|depth| (format!("{name}, {depth} deep"), probe.clone().deep(depth))).to_vec()
 }
 
-/// Returns three series whose names begin with `name`: reads, writes, and writes with the write
-/// cache enabled (WCE).
+/// Returns three series: reads, writes with the write cache disabled, and writes with the write
+/// cache enabled (WCE). The names of the series begin with `name`.
 fn directions(name: &str, probe: &Probe) -> Series {
     let named = |what: &str| format!("{name} {what}").trim_start().to_owned();
     let off = probe.clone().writing().with("write_cache", "off");
@@ -77,7 +79,8 @@ fn by_depth(title: &str, metric: Metric, series: Series) -> Chart {
     }
 }
 
-/// Returns series of random requests to a disk, with and without the file-system cache.
+/// Returns four series of random requests to a disk: reads and writes, each with and without the
+/// file-system cache.
 fn random(system: &'static str) -> Series {
     let disk = Probe::of(system);
     vec![
@@ -115,7 +118,7 @@ fn surface() -> Figure {
         Column { name: name.to_owned(), cells: places.map(cell).to_vec() }
     };
     let chart = Chart {
-        title: "64 KB reads, two deep (MB/s)".to_owned(),
+        title: "64 KB reads at depth 2 (MB/s)".to_owned(),
         rows_are: "radius",
         rows: places.map(str::to_owned).to_vec(),
         columns: [("Atlas 10K", ATLAS), ("Fireball lct08", FIREBALL)].map(column).to_vec(),
@@ -147,7 +150,7 @@ fn old_hardware() -> Vec<Figure> {
         ),
         figure(
             "5",
-            "Buffered overhead, NT4SP3 (process times) and NT4SP6 (soaker)",
+            "Buffered overhead: CPU time of the process (NT4SP3) and of the machine (NT4SP6)",
             vec![charged("NT4SP3", buffered(&sp3)), soaked("NT4SP6", buffered(&sp6))],
         ),
         figure(
@@ -207,12 +210,12 @@ fn one_scsi_disk() -> Vec<Figure> {
     vec![
         figure(
             "11",
-            "Random 8 KB requests of a SCSI disk",
+            "Random 8 KB requests to a SCSI disk",
             vec![by_depth("Atlas 10K", Metric::Requests, random(ATLAS))],
         ),
         figure(
             "12",
-            "Overhead of random 8 KB requests of a SCSI disk",
+            "Overhead of random 8 KB requests to a SCSI disk",
             vec![by_depth("Atlas 10K", Metric::SoakedPerMib, random(ATLAS))],
         ),
         figure(
@@ -281,20 +284,20 @@ fn ide_random() -> Vec<Figure> {
         figure("20", "Random 8 KB requests, SCSI and IDE", vec![requests("one disk", both)]),
         figure(
             "21",
-            "Overhead of random 8 KB requests of an IDE disk",
+            "Overhead of random 8 KB requests to an IDE disk",
             vec![by_depth("Fireball lct08", Metric::SoakedPerMib, random(FIREBALL))],
         ),
         figure(
             "22",
-            "Random requests of several IDE disks, by depth of each disk",
+            "Random requests to several IDE disks, by the depth of each disk",
             vec![requests("read", apart_disks(false)), requests("write, WCE", apart_disks(true))],
         ),
         figure(
             "23",
-            "Random requests of two IDE disks, independent and striped",
+            "Random requests to two IDE disks, independent and striped",
             vec![
-                requests("independent, depth of each disk", pair(apart(FIREBALL, 2))),
-                requests("RAID0, depth of the stripe", pair(Probe::of(FIREBALL).striped(2))),
+                requests("independent disks, by the depth of each disk", pair(apart(FIREBALL, 2))),
+                requests("RAID0, by the depth of the stripe", pair(Probe::of(FIREBALL).striped(2))),
             ],
         ),
     ]
@@ -375,7 +378,7 @@ fn ide_stripes() -> Vec<Figure> {
         figure("33", "Hardware RAID1 of two IDE disks", charts("2 disks", twinstor()).to_vec()),
         figure(
             "34",
-            "Random requests of RAID0 and RAID1",
+            "Random requests to RAID0 and RAID1",
             vec![
                 by_depth("read", Metric::Requests, random),
                 by_depth("write, WCE", Metric::Requests, random_writes),
@@ -393,7 +396,7 @@ fn network() -> Vec<Figure> {
     let client = Probe::of(CIFS);
     let none = |key: &str, what: &str| Figure {
         key: key.to_owned(),
-        title: format!("{what}: not simulated, because no system has local UNC and mapped paths"),
+        title: format!("{what}: not simulated, because no system file describes such paths"),
         charts: Vec::new(),
         given: None,
     };

@@ -1,10 +1,10 @@
-//! Computes the claims (numbers) in a paper's text with the simulator, and scores them.
+//! Simulates the claims of a paper, and counts how many claims the simulated values meet. A claim
+//! is a number in the text of the paper.
 //!
-//! [`claims::judge`] judges each claim by the standard for the paper's own machine. If the
-//! paper's own figures and tables contain the values that a claim needs, the claim is also computed
-//! from these values. If the result contradicts the claim, no simulation can meet both, so the
-//! claim is listed and not scored. Claims that contradict each other form a group, which counts as
-//! one claim.
+//! [`claims::judge`] compares each value with its claim, by [`Standard::Reproduction`]. Some claims
+//! can also be computed from the paper's own figures and tables. If the paper contradicts itself in
+//! this way, no simulation can match both numbers, so the claim is listed but not counted. Claims
+//! that contradict each other form a group, which counts as one claim.
 
 use std::collections::BTreeMap;
 
@@ -17,16 +17,16 @@ use crate::reproduce::probe::{Lab, Probe, known};
 pub type Answer = Result<f64, String>;
 /// The name of a claim, and the function that computes its value.
 pub type Check = (&'static str, fn(&Lab) -> Answer);
-/// The names of claims, a function that computes their value from other numbers of the same paper,
-/// and the source of that value.
+/// A value that follows from other numbers of the same paper: the names of the claims that state
+/// this value, the function that computes the value, and its source.
 pub type OwnValue = (&'static [&'static str], fn() -> Option<f64>, &'static str);
 
 /// The functions that check the claims of a paper.
 #[derive(Clone, Copy, Debug)]
 pub struct Checks {
-    /// The functions that compute the checked claims, in lists.
+    /// Lists of functions that simulate the checked claims.
     pub computed: &'static [&'static [Check]],
-    /// For some claims, the values that follow from other numbers of the paper.
+    /// The values of some claims, as they follow from other numbers of the paper.
     pub own: &'static [OwnValue],
 }
 
@@ -51,9 +51,9 @@ pub struct Scored {
 pub struct Contradicted {
     /// The claim with its simulated value.
     pub scored: Scored,
-    /// The value that follows from the paper's own figures, tables or other claims.
+    /// The value of the claim as it follows from the paper's own figures, tables or other claims.
     pub own: f64,
-    /// The source of the contradicting value.
+    /// The source of `own`, such as the paper's figures and tables.
     pub source: String,
 }
 
@@ -62,7 +62,7 @@ pub struct Contradicted {
 pub struct Claims {
     /// The number of claims that are inputs of the simulator.
     pub inputs: usize,
-    /// The claims that a simulation of storage cannot compute.
+    /// The claims that a simulation of storage cannot test.
     pub out: Vec<Claim>,
     /// The claims about a set-up that no system file describes.
     pub not_simulated: Vec<Claim>,
@@ -70,7 +70,7 @@ pub struct Claims {
     pub contradicted: Vec<Contradicted>,
     /// The claims that contradict an input of the simulator. These claims are not computed.
     pub contradict_inputs: Vec<Claim>,
-    /// All checked claims that are not in `contradicted`, including every claim of a group.
+    /// The checked claims that are not in `contradicted`. All claims of a group are listed.
     pub scored: Vec<Scored>,
 }
 
@@ -114,7 +114,7 @@ impl Claims {
         Count::of(self.counted().filter(|scored| scored.claim.is_measured()))
     }
 
-    /// Counts as [`Claims::measured`] does, but includes claims that the paper's own numbers
+    /// Counts like [`Claims::measured`], but also includes the claims that the paper's own numbers
     /// contradict.
     pub fn measured_with_contradicted(&self) -> Count {
         let more = self.contradicted.iter().map(|one| &one.scored);
@@ -123,8 +123,8 @@ impl Claims {
     }
 }
 
-/// Checks all claims of a paper, both with the simulator and with the values that the paper itself
-/// published.
+/// Checks all claims of a paper. Each claim is computed with the simulator (`lab`) and, if
+/// possible, from the paper's own values (`published`).
 pub fn score(lab: &Lab, published: &Lab, paper: Paper, checks: Checks) -> Claims {
     let all = claims::of(paper);
     let known: BTreeMap<&str, fn(&Lab) -> Answer> =
@@ -133,7 +133,7 @@ pub fn score(lab: &Lab, published: &Lab, paper: Paper, checks: Checks) -> Claims
     let asked: Vec<Claim> = of(Role::Check).collect();
     let answers = simulated::on_all_cores(&asked, |claim| match known.get(claim.id.as_str()) {
         Some(check) => check(lab),
-        None => Err("no check computes this claim".to_owned()),
+        None => Err("halfpower does not simulate this claim".to_owned()),
     });
     let (mut scored, mut contradicted) = (Vec::new(), Vec::new());
     for (claim, answer) in asked.into_iter().zip(answers) {
@@ -165,8 +165,8 @@ pub struct Stated {
     pub check: fn(&Lab) -> Answer,
 }
 
-/// Returns the rates, times and costs in a paper's text that the paper's figures do not contradict.
-/// Claims that only state a limit are left out.
+/// Returns the claims of a paper that state a rate, a time or a cost. Claims that only state a
+/// limit are left out, and so are claims that the paper's own figures contradict.
 pub fn stated(published: &Lab, paper: Paper, checks: Checks) -> Vec<Stated> {
     let known: BTreeMap<&str, fn(&Lab) -> Answer> =
         checks.computed.iter().copied().flatten().copied().collect();
@@ -201,8 +201,8 @@ fn meets(claim: &Claim, value: f64) -> bool {
     claims::judge(claim, value, Standard::Reproduction) == Verdict::Holds
 }
 
-/// Judges a claim by its simulated value. A claim without a value does not hold, for example if the
-/// claimed effect occurs at no size.
+/// Judges a claim by its simulated value. A claim without a value does not hold. For example, there
+/// is no value if the claimed effect occurs at no request size.
 pub fn verdict(claim: &Claim, answer: &Answer) -> Verdict {
     match answer {
         Ok(value) => claims::judge(claim, *value, Standard::Reproduction),
@@ -220,8 +220,8 @@ fn judged(claim: Claim, answer: Answer) -> Scored {
     Scored { claim, answer, pass, counted_as: None, reason }
 }
 
-/// Chooses which claim of each group is counted: a claim that passes, or else the claim with the
-/// smallest error. The claims of a group contradict each other, so only one claim is counted.
+/// Chooses the one claim of each group that is counted: a claim that passes, or else the claim with
+/// the smallest error.
 fn choose_of_groups(scored: &mut [Scored]) {
     let mut best: BTreeMap<String, (f64, String)> = BTreeMap::new();
     for one in scored.iter().filter(|one| !one.claim.group.is_empty()) {
@@ -239,17 +239,17 @@ fn choose_of_groups(scored: &mut [Scored]) {
     }
 }
 
-/// Returns the first of these sizes (KB) at which a condition holds.
+/// Returns the first of these request sizes (KB) at which `holds` returns true.
 pub fn first_size(sizes: &[f64], mut holds: impl FnMut(f64) -> Result<bool, String>) -> Answer {
     for kib in sizes {
         if holds(*kib)? {
             return Ok(*kib);
         }
     }
-    Err("the claim holds at no size".to_owned())
+    Err("the claim does not hold at any size or depth".to_owned())
 }
 
-/// Returns the best throughput over these sizes (MB/s).
+/// Returns the best throughput over these request sizes (MB/s).
 pub fn best(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     let mut best = 0.0_f64;
     for kib in sizes {
@@ -258,18 +258,18 @@ pub fn best(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     Ok(best)
 }
 
-/// Returns the first size (KB) at which the throughput reaches this rate (MB/s).
+/// Returns the first request size (KB) at which the throughput is at least `mib_per_s` (MB/s).
 pub fn reaches(lab: &Lab, probe: &Probe, sizes: &[f64], mib_per_s: f64) -> Answer {
     first_size(sizes, |kib| Ok(lab.mib(&probe.clone().kib(kib))? >= mib_per_s))
 }
 
-/// Returns the first size (KB) at which the throughput is within 10% of the best.
+/// Returns the first request size (KB) at which the throughput is within 10% of the best.
 pub fn plateau(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     reaches(lab, probe, sizes, 0.9 * best(lab, probe, sizes)?)
 }
 
-/// Returns the first size (KB) at which the throughput is within 2% of the best. The limit is below
-/// the 3% within which the measurements of the first paper are repeatable.
+/// Returns the first request size (KB) at which the throughput is within 2% of the best. The limit
+/// is less than the 3% by which repeated measurements of the first paper differ (R017).
 pub fn media_limit(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     reaches(lab, probe, sizes, 0.98 * best(lab, probe, sizes)?)
 }
@@ -279,12 +279,12 @@ pub fn ratio(lab: &Lab, over: &Probe, under: &Probe) -> Answer {
     Ok(lab.mib(over)? / lab.mib(under)?)
 }
 
-/// Returns by how much the throughput of the probe `less` is below that of `than` (percent).
+/// Returns how much lower the throughput of the probe `less` is than that of `than` (percent).
 pub fn loss(lab: &Lab, less: &Probe, than: &Probe) -> Answer {
     Ok((1.0 - ratio(lab, less, than)?) * 100.0)
 }
 
-/// Returns by how much the throughput of the probe `more` exceeds that of `than` (percent).
+/// Returns how much higher the throughput of the probe `more` is than that of `than` (percent).
 pub fn gain(lab: &Lab, more: &Probe, than: &Probe) -> Answer {
     Ok((ratio(lab, more, than)? - 1.0) * 100.0)
 }

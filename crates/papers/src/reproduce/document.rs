@@ -12,12 +12,12 @@ use crate::reproduce::figure::{ChartResult, Column, Point, Residual, Score};
 use crate::reproduce::published::{self, Claim};
 use crate::reproduce::{FigureResult, Reproduction};
 
-/// A paper that was reproduced in the simulator.
+/// The results of simulating the figures and claims of a paper.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ReproduceDocument {
     /// The program that wrote the document, and its version.
     pub halfpower: Program,
-    /// The name of the paper.
+    /// The short name of the paper, such as riedel97.
     pub paper: String,
     /// The authors, the title and the year of the paper.
     pub title: String,
@@ -33,7 +33,7 @@ pub struct ReproduceDocument {
 pub struct FigureDocument {
     /// The name of the figure on the command line, such as 2 or t3.
     pub key: String,
-    /// The name of the figure in the paper.
+    /// The name of the figure in the paper, such as Figure 2 or Table 3.
     pub name: String,
     /// What the figure shows.
     pub title: String,
@@ -41,8 +41,8 @@ pub struct FigureDocument {
     /// were published.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub score: Option<ScoreDocument>,
-    /// The errors of the naive bound, relative to the published values. Absent if there is no
-    /// bound.
+    /// The errors of the naive bound, relative to the published values. The bound is a simple
+    /// estimate of each value. Absent if there is no bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub naive_score: Option<ScoreDocument>,
     /// The charts of the figure.
@@ -90,11 +90,11 @@ pub struct PointDocument {
     pub simulated: Option<f64>,
     /// The published value. Null if it is unknown.
     pub published: Option<f64>,
-    /// The naive bound: min(depth x size / R0, disks x media, bus), where R0 is the time of a
-    /// single request. Null if there is no such bound.
+    /// The naive bound, from the throughput min(depth x size / R0, disks x media rate, bus rate).
+    /// R0 is the time of a single request. Null if there is no such bound.
     pub naive: Option<f64>,
-    /// The relative error. For shares of bus time, this is the difference in percentage points,
-    /// divided by 100.
+    /// The relative error of the simulated value. For shares of bus time, this is the difference in
+    /// percentage points, divided by 100.
     pub error: Option<f64>,
     /// Why the value could not be simulated. Absent if it was simulated.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -146,7 +146,7 @@ pub struct ClaimsDocument {
     pub measured_passed: u64,
     /// The number of claims that a simulation of storage cannot check.
     pub out: u64,
-    /// All checked claims that are not in `contradicted`, including every claim of a group.
+    /// The checked claims that are not in `contradicted`. All claims of a group are listed.
     pub checked: Vec<ClaimDocument>,
     /// The checked claims that the paper's own numbers contradict. They are not counted.
     pub contradicted: Vec<ContradictedDocument>,
@@ -165,7 +165,7 @@ pub struct ClaimDocument {
     pub id: String,
     /// The section of the paper that states the claim.
     pub section: String,
-    /// The statement of the paper.
+    /// What the number describes, in words.
     pub claim: String,
     /// The published value or range with its unit and qualifier.
     pub published: String,
@@ -175,7 +175,7 @@ pub struct ClaimDocument {
     pub kind: String,
     /// The simulated value. Null if there is none.
     pub simulated: Option<f64>,
-    /// How the quantity is measured. Absent if the statement itself says how.
+    /// How the simulator measures the quantity. Absent if `claim` is precise enough.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub quantity: String,
     /// Whether the simulated value meets the claim.
@@ -194,9 +194,9 @@ pub struct ClaimDocument {
 pub struct ContradictedDocument {
     /// The claim with its simulated value.
     pub claim: ClaimDocument,
-    /// The value that follows from the paper's own figures, tables or other claims.
+    /// The value of the claim as it follows from the paper's own figures, tables or other claims.
     pub own: f64,
-    /// The source of the contradicting value.
+    /// The source of `own`, such as the paper's figures and tables.
     pub source: String,
 }
 
@@ -205,7 +205,7 @@ pub struct ContradictedDocument {
 pub struct OutDocument {
     /// The name of the claim: the letter R or C, followed by a number.
     pub id: String,
-    /// The statement of the paper.
+    /// What the number describes, in words.
     pub claim: String,
     /// Why the claim is not checked.
     pub why: String,

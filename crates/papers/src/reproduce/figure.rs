@@ -1,9 +1,7 @@
-//! A figure or table of a paper, its simulated values, and the errors of these values relative to
-//! the published values.
+//! Figures and tables of a paper: the simulated values, the published values, and the errors.
 //!
-//! A figure has charts, and a chart has rows and columns. Each cell has a simulated value, a
-//! published value if one is known, and a naive bound if there is one. Scores use relative errors,
-//! or differences in percentage points for shares of bus time.
+//! A figure has charts, and a chart has rows and columns. Errors are relative to the published
+//! value. Errors of shares of bus time are differences in percentage points.
 
 use std::collections::HashMap;
 
@@ -11,7 +9,7 @@ use analysis::quantile::quantile;
 
 use crate::reproduce::probe::{Lab, MIB, Measured, Probe};
 
-/// The error above which a value is listed as a residual, as a share.
+/// Values with an error above this are listed as residuals (0.10 means 10%).
 pub const LISTED: f64 = 0.10;
 
 /// The quantity that a chart shows.
@@ -31,13 +29,13 @@ pub enum Metric {
     SoakedPerMib,
     /// The utilisation of all processors together (percent).
     BusyShare,
-    /// The given price (USD) divided by the request rate.
+    /// The price divided by the request rate. The field is the price (USD).
     PricePerRequest(f64),
-    /// The request rate divided by the given price (USD).
+    /// The request rate divided by the price. The field is the price (USD).
     RequestsPerPrice(f64),
     /// The median response time (ms).
     Latency,
-    /// The share of the given phases in the busy time of the bus (percent).
+    /// The share of the bus's busy time that these phases of a request take (percent).
     Phases(&'static [&'static str]),
     /// The utilisation of the bus (percent).
     BusShare,
@@ -60,13 +58,13 @@ impl Metric {
         }
     }
 
-    /// Checks whether errors are differences in percentage points instead of relative errors.
+    /// Returns true if errors are differences in percentage points. Otherwise, errors are relative.
     pub fn in_points(self) -> bool {
         matches!(self, Metric::Phases(_) | Metric::BusShare)
     }
 
-    /// Stores a published value, and values that follow from it, in those fields of `point` that
-    /// are still unknown.
+    /// Fills in the fields of `point` that follow from a published value and are still unknown. For
+    /// example, the request rate follows from the throughput.
     fn put(self, value: f64, point: &mut Measured) {
         let mib = point.request_bytes / MIB;
         let set = |place: &mut f64, value: f64| {
@@ -93,8 +91,8 @@ impl Metric {
         }
     }
 
-    /// Returns the value of the quantity in a simulation. None if the system does not have the
-    /// quantity.
+    /// Returns the value of this quantity in a result. None if the system does not have the
+    /// quantity. For example, a system may have no bus.
     pub fn of(self, measured: &Measured) -> Option<f64> {
         match self {
             Metric::Throughput => Some(measured.mib_per_s),
@@ -113,7 +111,7 @@ impl Metric {
     }
 }
 
-/// Returns a lab whose results are the published values of figures instead of simulated values.
+/// Returns a lab that answers with the published values of these figures. It simulates nothing.
 pub fn published_lab(figures: &[Figure]) -> Lab {
     let mut points: HashMap<Probe, Measured> = HashMap::new();
     for figure in figures {
@@ -128,7 +126,7 @@ pub fn published_lab(figures: &[Figure]) -> Lab {
     Lab::of_published(points)
 }
 
-/// A cell of a chart, before it is simulated.
+/// A cell of a chart: what to simulate, and the published value.
 #[derive(Clone, Debug)]
 pub struct Cell {
     /// The system and the workload that are simulated.
@@ -146,16 +144,16 @@ impl Cell {
     }
 }
 
-/// A column of a chart, which is one series.
+/// A column of a chart. Each column shows one series.
 #[derive(Clone, Debug)]
 pub struct Column {
     /// The name of the series.
     pub name: String,
-    /// A cell for each row. None if the series has no value in the row.
+    /// One cell for each row. None if the series has no value in that row.
     pub cells: Vec<Option<Cell>>,
 }
 
-/// A chart: a column for each series, and a row for each request size or other label.
+/// A chart with a column for each series and a row for each request size or other label.
 #[derive(Clone, Debug)]
 pub struct Chart {
     /// What the chart shows.
@@ -177,8 +175,8 @@ pub struct Figure {
     pub title: String,
     /// The charts of the figure.
     pub charts: Vec<Chart>,
-    /// The file of a published table that describes the set-up. The table is an input and is not
-    /// scored. None if there is no such table.
+    /// The text of a published table (CSV) that is an input of the simulator and is not scored.
+    /// None for other figures.
     pub given: Option<&'static str>,
 }
 
@@ -212,17 +210,18 @@ impl Figure {
     }
 }
 
-/// A value of a chart: as published, as simulated, and its naive bound.
+/// A value of a chart: the simulated value, the published value, and the naive bound.
 #[derive(Clone, Debug)]
 pub struct Point {
     /// The simulated value. None if it could not be simulated.
     pub simulated: Option<f64>,
     /// The published value. None if it is unknown.
     pub published: Option<f64>,
-    /// The naive bound for the value. None if there is no such bound.
+    /// A simple upper bound of the throughput, see [`Probe::naive_mib_per_s`]. None if there is no
+    /// such bound.
     pub naive: Option<f64>,
-    /// The relative error. For shares of bus time, this is the difference in percentage points,
-    /// divided by 100.
+    /// The relative error of the simulated value. For shares of bus time, the difference in
+    /// percentage points divided by 100. None if the simulated or the published value is missing.
     pub error: Option<f64>,
     /// Why the value could not be simulated. None if it was simulated.
     pub why: Option<String>,
@@ -233,7 +232,7 @@ pub struct Point {
 pub struct ChartResult {
     /// The definition of the chart, with the published values.
     pub chart: Chart,
-    /// The values by column and row.
+    /// For each column, one value per row. None for an empty cell.
     pub points: Vec<Vec<Option<Point>>>,
     /// The errors of the simulated values, relative to the published values. None if no values were
     /// published.
@@ -244,18 +243,18 @@ pub struct ChartResult {
     pub residuals: Vec<Residual>,
 }
 
-/// A value of a chart with a large error.
+/// A value of a chart whose error is above [`LISTED`].
 #[derive(Clone, Debug)]
 pub struct Residual {
-    /// The names of the series and of the row.
+    /// The series and the row of the value, separated by a comma.
     pub name: String,
-    /// The error of the value, as a share.
+    /// The error of the value (0.1 means 10%).
     pub error: f64,
     /// The reason for the error. None if it is unknown.
     pub explanation: Option<&'static str>,
 }
 
-/// The errors of a set of values. An error of 0.1 means 10%.
+/// Statistics of the errors of a set of values. An error of 0.1 means 10%.
 #[derive(Clone, Debug)]
 pub struct Score {
     /// The number of values that were compared.
@@ -275,7 +274,8 @@ pub struct Score {
 }
 
 impl Score {
-    /// Computes the score of named errors. None if there are no errors.
+    /// Computes the statistics of errors with the names of their values. None if there are no
+    /// errors.
     pub fn of(errors: &[(String, f64)]) -> Option<Score> {
         let (name, worst) = errors.iter().max_by(|a, b| a.1.abs().total_cmp(&b.1.abs()))?;
         let mut sizes: Vec<f64> = errors.iter().map(|(_, error)| error.abs()).collect();
@@ -293,11 +293,11 @@ impl Score {
     }
 }
 
-/// An explanation of residuals: the figure, a part of the name of the series, the first row, the
-/// last row, and the reason.
+/// The reason for large errors in a part of a figure. The fields are the key of the figure, a part
+/// of the series' name, the first row, the last row, and the reason.
 pub type Explanation = (&'static str, &'static str, f64, f64, &'static str);
 
-/// Simulates a chart of a figure, and computes its errors.
+/// Simulates a chart of the figure `key`, and computes the errors of the chart.
 pub fn measure(lab: &Lab, key: &str, chart: Chart, known: &[Explanation]) -> ChartResult {
     let point = |cell: &Cell| measure_cell(lab, cell);
     let points: Vec<Vec<Option<Point>>> = chart
@@ -318,8 +318,8 @@ pub fn measure(lab: &Lab, key: &str, chart: Chart, known: &[Explanation]) -> Cha
 }
 
 impl ChartResult {
-    /// Returns the errors at all published values, with the names of the values. With `of_naive`,
-    /// returns the errors of the naive bound instead of the simulated values.
+    /// Returns the name and the error of each published value. If `of_naive` is true, the errors
+    /// are those of the naive bound instead of the simulated value.
     pub fn errors(&self, of_naive: bool) -> Vec<(String, f64)> {
         let mut errors = Vec::new();
         for (column, points) in self.chart.columns.iter().zip(&self.points) {
@@ -351,8 +351,8 @@ fn explain(known: &[Explanation], key: &str, series: &str, row: &str) -> Option<
     found.map(|explanation| explanation.4)
 }
 
-/// Returns the error of the simulated value relative to the published value, as a share. None if
-/// either value is missing.
+/// Simulates a cell and returns the error of the value (0.1 means 10%). None if the simulated or
+/// the published value is missing.
 pub fn error_of(lab: &Lab, cell: &Cell) -> Option<f64> {
     let measured = lab.measure(&cell.probe).ok()?;
     error_from(cell, cell.metric.of(&measured)?)

@@ -1,9 +1,8 @@
-//! Finds the fitted parameters of the systems that a paper's figures use. The source of a fitted
-//! value in a system file states which published values it was fitted to.
+//! Finds the parameters in system files that were fitted to published values of a paper. The source
+//! of such a value in the system file states which figures it was fitted to.
 //!
-//! If several systems, or several keys of a system, have the same value with the same source, they
-//! share one parameter. Examples are the same time for reads and writes, or the same firmware in
-//! two drives.
+//! Equal values with the same source count as one parameter, even if they are in several systems or
+//! under several keys. For example, reads and writes may share a CPU time.
 
 use std::collections::BTreeSet;
 
@@ -14,20 +13,20 @@ use crate::reproduce::figure::Figure;
 /// A parameter of a system file that was fitted to published values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parameter {
-    /// The keys that share the parameter: the name of the system, and the path in the system file,
+    /// Where the parameter occurs: the names of the systems, and the paths in the system files,
     /// such as `drive.firmware_read`.
     pub places: Vec<(String, String)>,
     /// The value of the parameter, in `unit`.
     pub value: f64,
     /// The unit of the value.
     pub unit: String,
-    /// The source of the value, which states what the value was fitted to.
+    /// The source of the value in the system file, for example `fit to Table 3`.
     pub source: String,
 }
 
 impl Parameter {
-    /// Returns the figures and tables to which the parameter was fitted, with their names on the
-    /// command line.
+    /// Returns the keys of the figures and tables to which the parameter was fitted, such as `2` or
+    /// `t3`.
     pub fn figures(&self) -> Vec<String> {
         cited(&self.source)
     }
@@ -42,10 +41,9 @@ impl Parameter {
         self.places.iter().map(|(system, _)| system.as_str()).collect()
     }
 
-    /// Returns the value that the parameter would have if nothing were known about it: 0 for times
-    /// and sizes, and the advertised rate for rates. There are two exceptions. The data that a
-    /// drive retains are as large as its read-ahead, and writes are merged up to the size of the
-    /// largest request.
+    /// Returns the value that is used if no published value determines the parameter: 0 for a time
+    /// or a size, and the advertised rate for a rate. There are two exceptions: `drive.retained`
+    /// gets the size of the read-ahead, and `drive.coalesce` gets the host's largest request size.
     pub fn neutral(&self) -> f64 {
         let of = |key: &str| {
             let description = Description::named(&self.places.first()?.0).ok()?;
@@ -95,7 +93,8 @@ fn says_fit(source: &str) -> bool {
     source.split(|c: char| !c.is_ascii_alphabetic()).any(|word| word == "fit")
 }
 
-/// Returns the figures and tables that a source cites, such as "Figures 10 and 13" or "Table 3".
+/// Returns the keys of the figures and tables in a source. For "Figures 10 and 13", these are `10`
+/// and `13`. For "Table 3", the key is `t3`.
 fn cited(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut prefix = None;

@@ -1,5 +1,5 @@
-//! Formats a reproduction as text. Each chart becomes a table, usually with request sizes as rows
-//! and series as columns.
+//! Formats the reproduction of a paper as text. Each chart becomes a table, usually with request
+//! sizes as rows and series as columns.
 //!
 //! A cell shows the simulated value. If a published value is known, the cell also shows the
 //! published value and the error.
@@ -31,7 +31,7 @@ pub fn text(reproduction: &Reproduction) -> String {
     lines.join("\n")
 }
 
-/// Formats only the claims, including those that pass.
+/// Formats all claims, including those that pass.
 pub fn claims_text(claims: &Claims) -> String {
     claim_lines(claims, true).join("\n").trim_start().to_owned()
 }
@@ -163,7 +163,7 @@ fn summary(figures: &[FigureResult]) -> Vec<String> {
     lines
 }
 
-/// Formats how many parameters were fitted, and how many scored values they explain.
+/// Formats the number of fitted parameters, and the number of values that they explain.
 fn parameter_line(reproduction: &Reproduction) -> String {
     let fitted = fitted::parameters(reproduction.figures.iter().map(|result| &result.figure)).len();
     let points = |figure: &FigureResult| -> usize {
@@ -240,19 +240,20 @@ fn claim_line(scored: &Scored) -> String {
     let line =
         format!("  {} {verdict}  {}: {published}; simulated {simulated}", claim.id, claim.text);
     match (&scored.counted_as, &scored.reason) {
-        (Some(other), _) => format!("{line}; not counted, because {other} of its group is counted"),
+        (Some(other), _) => {
+            format!("{line}; not counted, because {other} of the same group is counted")
+        }
         (None, Some(reason)) => format!("{line}; {reason}"),
         (None, None) => line,
     }
 }
 
-/// Formats a share as a percentage with its sign.
+/// Formats a share as a percentage with a sign. For example, 0.1 becomes `+10.0%`.
 pub fn percent(share: f64) -> String {
     format!("{:+.1}%", share * 100.0)
 }
 
-/// Formats a number with at least three significant digits. A value of 1000 or more is rounded to a
-/// whole number.
+/// Formats a number. Larger numbers have fewer decimals: `0.123`, `12.34`, `123.4`, `1234`.
 pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),

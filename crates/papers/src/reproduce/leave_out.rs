@@ -3,16 +3,17 @@
 //! without the values of the figure. The figure is then simulated with the new parameters.
 //!
 //! The new fit uses all remaining published values: those of the other figures, and all rates,
-//! times and costs in the text, including those about the left-out figure. A value of another
-//! figure is also left out if the left-out figure repeats it, as Figure 5 repeats Figures 2 to 4.
+//! times and costs in the text, including those about the left-out figure. If another figure
+//! repeats a value of the left-out figure, that value is also left out. For example, Figure 5
+//! repeats values of Figures 2 to 4.
 //!
-//! The remaining values determine a parameter if a step of the parameter changes at least two of
-//! these values by more than 1%. The search for a determined parameter starts at the value of the
-//! system file, and takes smaller and smaller steps towards the least mean error of the values that
-//! the parameter changes. A parameter that is not determined gets a neutral value: 0 for a time or
-//! a size, and the advertised rate for a rate. Settings that are not numbers, such as which
-//! requests keep the bus, do not change. The zones of Figure 14, which are a table, do not change
-//! either.
+//! A parameter is determined by the remaining values if a step of the parameter changes at least
+//! two of them by more than 1%. The search for a determined parameter starts at the value in the
+//! system file. In smaller and smaller steps, it reduces the mean error of the values that the
+//! parameter changes. A parameter that is not determined gets a neutral value: 0 for a time or a
+//! size, and the advertised rate for a rate. Two kinds of settings are not fitted again: settings
+//! that are not numbers, such as which requests keep the bus, and the zone tables of the disks,
+//! which were fitted to Figure 14.
 
 use lab::simulated::on_all_cores;
 
@@ -21,12 +22,12 @@ use crate::reproduce::figure::{self, Cell, Figure, Score};
 use crate::reproduce::fitted::Parameter;
 use crate::reproduce::probe::{self, Change, Lab, Probe};
 
-/// The number of published values that a step of a parameter must change for the parameter to count
-/// as determined.
+/// A parameter is determined if a step of the parameter changes at least this many published
+/// values.
 const LEAST_POINTS: usize = 2;
-/// The relative change of a value above which the value counts as changed by a step.
+/// A step changes a value if the simulated value differs by more than this share.
 const MOVED: f64 = 0.01;
-/// The step of the search in each round, as a factor.
+/// The factor by which each round of the search multiplies or divides a parameter in one step.
 const ROUNDS: [f64; 2] = [1.25, 1.08];
 
 /// A figure that was predicted without its own published values.
@@ -45,7 +46,8 @@ pub struct LeftOut {
 /// A parameter that was fitted to a figure, and its value if the figure is left out.
 #[derive(Clone, Debug)]
 pub struct Refit {
-    /// The name of the parameter, including the names of the systems that have it.
+    /// The keys of the parameter and the systems that have it, for example
+    /// `drive.start_read (fastwide, narrow)`.
     pub name: String,
     /// The value of the parameter in the system file.
     pub of_file: f64,
@@ -53,9 +55,9 @@ pub struct Refit {
     pub found: f64,
     /// Whether the other published values determine the parameter.
     pub is_determined: bool,
-    /// The mean error of the figure if only this parameter keeps its value from the system file (a
-    /// share). If it is less than the predicted mean error, the parameter causes part of that
-    /// error.
+    /// The mean error of the figure (a share) if this parameter has the value of the system file
+    /// and all other parameters have their new values. If this error is less than the predicted
+    /// mean error, the new value of this parameter causes a part of the predicted error.
     pub error_as_in_file: f64,
 }
 
@@ -66,7 +68,6 @@ enum Point<'a> {
 }
 
 impl Point<'_> {
-    /// Simulates the value.
     fn value(&self, lab: &Lab) -> Option<f64> {
         match self {
             Point::Plotted { cell, .. } => {
@@ -76,7 +77,6 @@ impl Point<'_> {
         }
     }
 
-    /// Returns the error of the simulated value, as a share of the published value.
     fn error(&self, lab: &Lab) -> Option<f64> {
         match self {
             Point::Plotted { cell, .. } => figure::error_of(lab, cell),
@@ -90,7 +90,7 @@ impl Point<'_> {
         matches!(self, Point::Plotted { figure, .. } if *figure == number)
     }
 
-    /// Checks whether this value and the value in `other` are from different measurements.
+    /// Returns false if this value and the value in `other` are from the same measurement.
     fn differs_from(&self, other: &Cell) -> bool {
         match self {
             Point::Plotted { cell, .. } => other.probe != cell.probe || other.metric != cell.metric,
@@ -108,8 +108,9 @@ struct Search<'a> {
     moves: Vec<Vec<usize>>,
 }
 
-/// Predicts every figure to which a parameter was fitted, from the other figures and the numbers in
-/// the text. `progress` is called with the share of the work done and the name of the current step.
+/// Predicts every figure that has fitted parameters, using only the other figures and the numbers
+/// in the text. `progress` is called with the share of the work done and the name of the current
+/// step.
 pub fn leave_out(
     figures: &[Figure],
     parameters: &[Parameter],
@@ -132,7 +133,7 @@ pub fn leave_out(
     let count = all.len() as f64;
     let predict = |(at, (number, fitted)): (usize, (usize, Vec<usize>))| {
         let name = figures[number].name();
-        progress(0.2 + 0.8 * at as f64 / count, &format!("{name} without its own points"));
+        progress(0.2 + 0.8 * at as f64 / count, &format!("predicting {name} from the rest"));
         search.predict(name, number, &fitted)
     };
     all.into_iter().enumerate().filter_map(predict).collect()
@@ -178,7 +179,6 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Simulates some of the published values.
     fn values(&self, lab: &Lab, points: &[usize]) -> Vec<Option<f64>> {
         self.learn(lab, points);
         points.iter().map(|point| self.points[*point].value(lab)).collect()
@@ -200,13 +200,12 @@ impl<'a> Search<'a> {
         on_all_cores(&of_text, |point| point.value(lab));
     }
 
-    /// Returns the mean absolute error of some of the published values, with some parameters
-    /// changed.
+    /// Returns the mean absolute error of the published values with these indices, after `changes`.
     fn mean_error(&self, changes: &[Change], points: &[usize]) -> f64 {
         let lab = Lab::with(changes.to_vec());
         self.learn(&lab, points);
         let errors = points.iter().map(|point| {
-            // A value that cannot be simulated counts as a larger error than any simulated value.
+            // A value that cannot be simulated counts as an error of 1000%.
             self.points[*point].error(&lab).map_or(10.0, f64::abs)
         });
         errors.sum::<f64>() / points.len().max(1) as f64
@@ -223,8 +222,8 @@ impl<'a> Search<'a> {
         Score::of(&errors.collect::<Vec<_>>())
     }
 
-    /// Fits those parameters again that were fitted to a figure, without the values of the figure,
-    /// and predicts the figure with the new parameters.
+    /// Fits the parameters of a figure again without the values of the figure, and predicts the
+    /// figure with the new parameters.
     fn predict(&self, name: String, figure: usize, fitted: &[usize]) -> Option<LeftOut> {
         let is_kept = |point: &usize| {
             let point = &self.points[*point];
@@ -275,8 +274,9 @@ impl<'a> Search<'a> {
         all.flat_map(|(index, value)| self.parameters[*index].changed(*value)).collect()
     }
 
-    /// Changes one parameter step by step until the mean error of its published values no longer
-    /// decreases.
+    /// Increases one parameter by up to four steps while the mean error of the published values
+    /// `points` decreases. If the first step does not reduce the error, tries to decrease the
+    /// parameter instead.
     fn descend(
         &self,
         fitted: &[usize],
@@ -314,8 +314,8 @@ impl Parameter {
         }
     }
 
-    /// Returns the factor of a step that is large enough to have an effect. A parameter in bytes
-    /// often is a threshold between two request sizes, so it needs a larger step.
+    /// Returns a factor that changes the parameter enough to have an effect. A parameter in bytes
+    /// is often a threshold for request sizes, which are powers of 2, so it is divided by 4.
     fn wide_step(&self) -> f64 {
         if self.unit.ends_with('B') { 0.25 } else { 1.3 }
     }
@@ -338,12 +338,13 @@ impl Parameter {
     }
 }
 
-/// Formats the predictions as text: a line for each figure, then the parameters that were fitted
-/// again and those that are not determined.
+/// Formats the predictions as text: a table with a line for each figure, then the parameters of
+/// each figure with their new values.
 pub fn text(all: &[LeftOut]) -> String {
     let share = |score: &Score| format!("{:.1}%", score.mean * 100.0);
     let mut lines = vec![
-        "Mean absolute error of each figure, and the error if its own points are left out"
+        "Mean absolute error of each figure: fitted to all points, and predicted without the \
+         points of this figure"
             .to_owned(),
         format!("  {:10} {:>6} {:>8} {:>10}", "figure", "points", "fitted", "predicted"),
     ];

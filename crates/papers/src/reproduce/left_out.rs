@@ -1,8 +1,7 @@
 //! Lists the published values that are not part of any score, with the reason for each.
 //!
-//! A file of published data is a list of rows. A row is either a scored value of a figure, or a
-//! rule in this module excludes the row. A test checks that the scored rows and the excluded rows
-//! together are all rows of the file.
+//! Each row of a data file is either a scored value of a figure, or excluded by a rule in this
+//! module. A test checks that every row is one of the two.
 
 use crate::reproduce::figure::name_of;
 use crate::reproduce::published::{self, Paper, Row};
@@ -10,13 +9,13 @@ use crate::reproduce::published::{self, Paper, Row};
 /// Published values of a figure that are not scored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
-    /// The name of the figure or table in the paper.
+    /// The name of the figure or table in the paper, such as `Table 4`.
     pub figure: String,
-    /// The number of rows of the published data that are not scored.
+    /// The number of values that are not scored.
     pub points: usize,
-    /// The kind of data that the rows contain.
+    /// The kind of the values, such as `advertised rates`.
     pub what: &'static str,
-    /// Why the rows are not scored.
+    /// Why the values are not scored.
     pub why: &'static str,
 }
 
@@ -58,9 +57,8 @@ const fn rule(
 }
 
 const ADVERTISED: Rule = rule("kind", &["PAP"], "advertised rates", "inputs of the simulator");
-const COPIES: &str = "inputs of the simulator, measured by the host's memory tests";
+const COPIES: &str = "inputs of the simulator, which the paper measured with memory tests";
 
-/// All files of published values.
 const SOURCES: &[Source] = &[
     source(Paper::Riedel97, "2", published::FIGURE_2, &[]),
     source(Paper::Riedel97, "3", published::FIGURE_3, &[]),
@@ -97,7 +95,7 @@ const SOURCES: &[Source] = &[
             "phase",
             &["Arbitrate Win", "(Re)Select End", "Data In End", "Status"],
             "later parts of a phase",
-            "scored together with the first part of their phase",
+            "each is added to the first part of its phase, and the sum is scored",
         )],
     ),
     source(
@@ -114,7 +112,7 @@ const SOURCES: &[Source] = &[
         Paper::Chung2000,
         "t7",
         published::CHUNG_7,
-        &[rule("unit", &["clocks/byte"], "clocks per byte", "inputs of the two PIO rows")],
+        &[rule("unit", &["clocks/byte"], "clocks per byte", "inputs for simulating the PIO rows")],
     ),
     source(Paper::Chung2000, "t9", published::CHUNG_9, &[]),
     source(
@@ -190,8 +188,8 @@ mod tests {
             let columns = figure.charts.iter().flat_map(|chart| &chart.columns);
             let cells = columns.flat_map(|column| column.cells.iter().flatten());
             let scored = cells.filter(|cell| cell.published.is_some()).count();
-            // Each of the two disks in Table 6 has one row for its innermost and outermost rate,
-            // but two scored values.
+            // Table 6 has one row for each of two disks, with the rates of the innermost and the
+            // outermost tracks. The two rates of a row are scored as two values.
             let ranges = if source.key == "t6" { 2 } else { 0 };
             let rows: Vec<_> = source.rows().collect();
             let left_out = rows.iter().flatten().count();

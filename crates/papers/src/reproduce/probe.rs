@@ -17,24 +17,24 @@ use workload::{Arrival, Distribution, Pattern, Workload, Zone};
 pub const KIB: f64 = 1024.0;
 /// The size of a MB in the papers (bytes).
 pub const MIB: f64 = 1_048_576.0;
-/// The size of the file in all sequential measurements (bytes): R015.
+/// The size of the file in all sequential measurements (bytes), from claim R015.
 const FILE_BYTES: u64 = 100 << 20;
 
-/// The amount of data that is read or written, or the time for which requests are issued.
+/// How much data a probe accesses, or for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
     /// This many bytes from the start of the file are accessed once.
     Bytes(u64),
-    /// Offsets anywhere in the file are accessed for this time (ns).
+    /// Requests anywhere in the file are issued for this time (ns).
     Anywhere(u64),
-    /// This many bytes from the start of the file, but at least one request, are accessed
-    /// repeatedly for one second of simulated time.
+    /// This many bytes from the start of the file (at least one request) are accessed repeatedly
+    /// for one second of simulated time.
     Again(u64),
     /// 200 requests are issued at this interval (ns).
     Paced(u64),
 }
 
-/// A system, the settings of the system that are changed, and a workload.
+/// A simulated measurement: a system, changes of its settings, and a workload.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Probe {
     system: &'static str,
@@ -48,7 +48,8 @@ pub struct Probe {
 }
 
 impl Probe {
-    /// Returns a probe of sequential 64 KB direct reads of a system's file at depth 1.
+    /// Returns a probe that reads a file of the system sequentially, with direct 64 KB requests at
+    /// depth 1.
     pub fn of(system: &'static str) -> Probe {
         Probe {
             system,
@@ -91,18 +92,18 @@ impl Probe {
         self
     }
 
-    /// Changes reads to writes, with the write cache of the drives enabled (WCE).
+    /// Changes reads to writes, and enables the write cache of the drives (WCE).
     pub fn wce(self) -> Probe {
         self.writing().with("write_cache", "on")
     }
 
-    /// Changes direct requests to requests through the file-system cache.
+    /// Sends the requests through the file-system cache.
     pub fn buffered(self) -> Probe {
         self.with("caching", "buffered")
     }
 
-    /// Changes requests to write-through requests: they use the file-system cache, and each write
-    /// is durable before it returns.
+    /// Makes requests write-through: they use the file-system cache, and each write is durable
+    /// before it returns.
     pub fn write_through(mut self) -> Probe {
         self.write_through = true;
         self
@@ -120,10 +121,10 @@ impl Probe {
     }
 
     /// Changes the workload to random 8 KB requests for a minute of simulated time. As in SQLIO,
-    /// the offset of each request is chosen independently, so that some blocks are accessed more
-    /// than once. Direct requests use files that fill the devices, as with SQLIO (paper 2, section
-    /// 7.1). Buffered requests use the usual file, because they were measured with cacheflush
-    /// (section 4.1) and the paper states no other file.
+    /// the offset of each request is chosen independently, so some blocks are accessed more than
+    /// once. Direct requests use files that fill the devices, as with SQLIO (paper 2, section 7.1).
+    /// Buffered requests use the usual file, because the paper measured them with its tool
+    /// cacheflush (section 4.1) and states no other file.
     pub fn random(mut self) -> Probe {
         self.random = true;
         let cached = self.sets.iter().any(|(key, value)| *key == "caching" && value == "buffered");
@@ -192,8 +193,9 @@ impl Probe {
         }
     }
 
-    /// Returns the naive bound of the throughput (MB/s): min(depth x size / R0, disks x media,
-    /// bus), where R0 is the time of a single request. None if the system has no disk model.
+    /// Returns the naive bound of the throughput (MB/s). It is the minimum of three rates: depth x
+    /// request size / R0, the media rate of all disks, and the bus rate. R0 is the time of a single
+    /// request. None if the system has no disk model.
     pub fn naive_mib_per_s(&self) -> Option<f64> {
         let system = self.description().ok()?.system().ok()?;
         let DriveModel::Disk(disk) = &system.drive else { return None };
@@ -209,11 +211,13 @@ impl Probe {
         Some(by_depth.min(media * f64::from(data)).min(bus) / MIB)
     }
 
-    /// Returns R0, the time of a single request (ns). It is the sum of CPU, bus, firmware and media
-    /// time. The media time of a random request is a seek over a third of the disk, half a
-    /// revolution and the transfer. The media time of a sequential write without write cache is a
-    /// revolution and the transfer. Otherwise, the media time is 0. A sequential buffered request
-    /// takes only CPU time.
+    /// Returns R0, the time of a single request (ns): the sum of CPU, bus, firmware and media time.
+    /// A sequential buffered request takes only CPU time.
+    ///
+    /// The media time depends on the request:
+    /// - random: a seek over a third of the disk, half a revolution and the transfer
+    /// - sequential write without a write cache: a revolution and the transfer
+    /// - other: 0
     fn lone_request_ns(&self, system: &System, geometry: &Geometry) -> f64 {
         let DriveModel::Disk(disk) = &system.drive else { return f64::INFINITY };
         let bytes = u64::from(self.request_bytes);
@@ -247,7 +251,7 @@ impl Probe {
     }
 }
 
-/// The result of a probe, which was simulated or published.
+/// The simulated or published result of a probe. Values that are not known are NaN.
 #[derive(Clone, Debug)]
 pub struct Measured {
     /// The throughput (MB/s; a MB is 2^20 bytes).
@@ -346,8 +350,8 @@ impl Measured {
         self.utilisation_percent(&self.bus)
     }
 
-    /// Returns the share of the given phases in the busy time of the bus (percent). None if the bus
-    /// was idle or there is no bus.
+    /// Returns the share of the bus's busy time that these phases of a request take (percent). None
+    /// if the bus was idle or there is no bus.
     pub fn phase_percent(&self, phases: &[&str]) -> Option<f64> {
         let bus = self.account.resources.iter().find(|part| part.name == self.bus)?;
         let of = |wanted: &dyn Fn(&str) -> bool| -> u64 {
@@ -380,20 +384,20 @@ pub struct Lab {
     source: Source,
 }
 
-/// The source of the results that a lab does not know yet.
+/// What a lab does if it has no stored result for a probe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Source {
     /// The lab simulates the probe.
     #[default]
     Simulation,
-    /// There are no further results.
+    /// The lab returns an error.
     None,
-    /// The lab returns placeholders. This shows which probes a computation needs.
+    /// The lab returns placeholders, to find out which probes a computation needs.
     StandIns,
 }
 
 impl Lab {
-    /// Returns a lab that simulates nothing and has only these results.
+    /// Returns a lab that knows only these results and simulates nothing.
     pub fn of_published(points: HashMap<Probe, Measured>) -> Lab {
         let known = points.into_iter().map(|(probe, point)| (probe, Ok(Arc::new(point))));
         Lab { known: Mutex::new(known.collect()), source: Source::None, ..Lab::default() }
@@ -445,7 +449,7 @@ impl Lab {
     }
 }
 
-/// Returns the names of the systems that a computation measures, sorted. Nothing is simulated.
+/// Returns the sorted names of the systems that `compute` measures. Nothing is simulated.
 pub fn systems_of(compute: fn(&Lab) -> Result<f64, String>) -> Vec<&'static str> {
     let lab = Lab { source: Source::StandIns, ..Lab::default() };
     // The value has no meaning, because it is computed from placeholders.
@@ -455,11 +459,10 @@ pub fn systems_of(compute: fn(&Lab) -> Result<f64, String>) -> Vec<&'static str>
     systems.into_iter().collect()
 }
 
-/// Returns a value of a result, unless the value is unknown. A published result has values only for
-/// the published quantities.
+/// Returns the value if it is known. In a published result, only the published values are known.
 ///
 /// # Errors
-/// The value is not a number.
+/// The value is not a finite number.
 pub fn known(value: f64) -> Result<f64, String> {
     if value.is_finite() { Ok(value) } else { Err("not published".to_owned()) }
 }

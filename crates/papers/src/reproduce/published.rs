@@ -1,7 +1,8 @@
 //! The published data of the papers: the values of figures and tables, and every number in the
-//! text.
+//! text. The first paper is Riedel, van Ingen and Gray 1997. The second paper is Chung, Gray,
+//! Worthington and Horst 2000.
 //!
-//! The data files are in the directory `data` of this crate and are compiled into the program.
+//! The constants hold the text of the CSV files in the directory `data` of this crate.
 
 pub use crate::claims::{Claim, Paper, Role, of as claims};
 pub use crate::data_file::{Row, cells_of, rows};

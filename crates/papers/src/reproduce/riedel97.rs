@@ -1,7 +1,7 @@
-//! The figures and tables of the first paper, as tables of values.
+//! The figures and tables of the first paper (Riedel, van Ingen and Gray 1997).
 //!
 //! If the published values of a figure are available, the data file states how each value was
-//! measured. The other figures are set up as the captions and the text describe them.
+//! measured. The other figures are set up as the paper's captions and text describe them.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub const ULTRA: &str = "nt4-ultrawide";
 pub const FAST: &str = "nt4-fastwide";
 /// The system with the narrow SCSI disk of Table 3.
 const NARROW: &str = "nt4-narrow";
-/// The misalignment of the papers' striped files.
+/// The distance from the start of a stripe chunk to the start of the papers' striped files.
 const MISALIGN: &str = "12k";
 
 const ABOVE_THE_MEDIA: &str =
@@ -31,14 +31,14 @@ pub const EXPLANATIONS: &[Explanation] = &[
     ("5", "ST15150W, Read", 192.0, 192.0, "plotted at 192 KB, but probably measured at 256 KB"),
 ];
 
-/// Returns all figures and tables, in the paper's order.
+/// Returns all figures, then all tables, in the paper's order.
 pub fn figures() -> Vec<Figure> {
     let mut all = vec![
         table_1_pipeline(),
         from_file("2", "Out-of-box file system, one Ultra-Wide disk", published::FIGURE_2),
         from_file("3", "Unbuffered file system, one disk", published::FIGURE_3),
         from_file("4", "CPU cost of unbuffered requests", published::FIGURE_4),
-        from_file("5", "One Ultra-Wide disk, everything together", published::FIGURE_5),
+        from_file("5", "One Ultra-Wide disk, buffered and unbuffered", published::FIGURE_5),
         from_file("6", "One Fast-Wide disk, 1, 3 and 8 requests outstanding", published::FIGURE_6),
         depth_on_four_disks(),
         disks_on_one_bus(),
@@ -63,8 +63,8 @@ fn figure(key: &str, title: &str, charts: Vec<Chart>) -> Figure {
     Figure { key: key.to_owned(), title: title.to_owned(), charts, given: None }
 }
 
-/// Returns a chart with a row for each request size. Each column is a probe without its request
-/// size.
+/// Returns a chart with a row for each request size and a column for each probe. The request size
+/// of each probe is replaced in each row.
 fn by_size(title: &str, metric: Metric, columns: Vec<(String, Probe)>) -> Chart {
     let cells =
         |probe: Probe| SIZES.map(|kib| Some(Cell::new(probe.clone().kib(kib), metric))).to_vec();
@@ -81,7 +81,7 @@ fn throughput(title: &str, columns: Vec<(String, Probe)>) -> Chart {
     by_size(title, Metric::Throughput, columns)
 }
 
-/// Returns a figure with the charts of a file of published values.
+/// Builds a figure from a file of published values.
 fn from_file(key: &str, title: &str, file: &'static str) -> Figure {
     let mut charts: Vec<Chart> = Vec::new();
     let sizes = sizes_of(file);
@@ -112,8 +112,8 @@ fn from_file(key: &str, title: &str, file: &'static str) -> Figure {
     figure(key, title, charts)
 }
 
-/// Returns the request sizes in a file of published values (KB): the sizes of the other figures,
-/// and all larger sizes in the file.
+/// Returns the request sizes of a chart (KB): [`SIZES`], and all larger sizes in the file of
+/// published values.
 fn sizes_of(file: &'static str) -> Vec<f64> {
     let mut sizes = SIZES.to_vec();
     let rows = published::rows(file);
@@ -134,8 +134,8 @@ fn system_of(drive: &str) -> &'static str {
     }
 }
 
-/// Returns the name of the series of a row. In the overhead chart of Figure 5, both drives have
-/// series with the same names, so the drive's name is added to the series of the ST15150W.
+/// Returns the name of the series of a row. In the overhead chart of Figure 5, the series of both
+/// drives have the same names, so `ST15150W` is added to the names of that drive's series.
 fn series_of(row: &Row) -> String {
     let name = row.text("series");
     match (row.text("figure"), row.text("chart"), system_of(row.text("drive"))) {
@@ -145,8 +145,9 @@ fn series_of(row: &Row) -> String {
 }
 
 /// Returns the probe of a published value, without the request size. Files on stripes are not
-/// aligned to the chunks unless the row states so. Figure 13 does not state whether WCE is on. WCE
-/// is set for Figure 13, because its writes at depth 3 are the same as in Figure 10 with WCE.
+/// aligned to the chunks, unless the row states that they are. Figure 13 does not state whether the
+/// write cache (WCE) is on. It is assumed to be on, because the writes at depth 3 are as fast as in
+/// Figure 10 with WCE.
 fn probe_of(row: &Row) -> Probe {
     let disks = row.number("disks").map_or(1, |disks| disks as u32);
     let system = system_of(row.text("drive"));
@@ -157,8 +158,8 @@ fn probe_of(row: &Row) -> Probe {
     let cached = row.text("wce") == "on" || row.text("figure") == "13";
     if row.text("buffering") == "fs_buffered" {
         probe = probe.buffered();
-        // Section 2 measures synchronous requests. Section 4, which has several disks, keeps
-        // requests in flight.
+        // Section 2 measures synchronous requests on one disk. Section 4 measures several disks
+        // with several requests in flight.
         if disks > 1 {
             probe = probe.with("overlapped", "on");
         }
@@ -212,11 +213,11 @@ fn depth_on_four_disks() -> Figure {
     figure("7", "Four Fast-Wide disks striped on one bus", charts)
 }
 
-/// Returns a probe of a stripe that ftdisk manages. Files on the stripe are not aligned to chunks.
-/// The paper does not state the position of the stripes on the disks. Three Ultra-Wide disks reach
-/// 27 to 28 MB/s (Figure 10), which is the media rate of the outermost cylinders. Four Fast-Wide
-/// disks on two buses reach "nearly 24 MBps" (section 4), which is the media rate in the middle of
-/// the disks.
+/// Returns a probe of a file that is striped by ftdisk and not aligned to the chunks. The paper
+/// does not state where on the disks the file is. The position follows from the throughput. Three
+/// Ultra-Wide disks reach 27 to 28 MB/s (Figure 10), which is the media rate of the outermost
+/// cylinders. Four Fast-Wide disks on two buses reach "nearly 24 MBps" (section 4), which is the
+/// media rate in the middle of the disks.
 pub fn striped(system: &'static str, disks: u32) -> Probe {
     let probe = Probe::of(system).striped(disks);
     if disks == 1 {
@@ -333,7 +334,7 @@ fn radial_position() -> Figure {
         let (metric, published) = (Metric::Throughput, row.number("value"));
         columns[column].cells[at] = Some(Cell { probe, metric, published });
     }
-    let title = "64 KB reads, one outstanding (MB/s)".to_owned();
+    let title = "64 KB reads, one request outstanding (MB/s)".to_owned();
     let chart = Chart { title, rows_are: "radius", rows: places, columns };
     figure("14", "Throughput over the surface of the disks", vec![chart])
 }
@@ -380,8 +381,8 @@ fn hit_times() -> Figure {
         });
         let kib = row.number("request_kib").unwrap_or_default();
         let extent = if hit == "cache_hit" { Extent::Again(0) } else { Extent::Paced(20_000_000) };
-        // The driver's test program reads blocks of the disk and not of a file. This probe reads
-        // the first blocks.
+        // The driver's test program reads blocks of the disk, not of a file. This probe reads the
+        // first blocks of the disk.
         let probe = Probe::of(system_of(row.text("drive"))).with("path", "driver");
         let probe = probe.with("file_at", "0.0").kib(kib).over(extent);
         if let Some(at) = sizes.iter().position(|size| *size == kib) {
@@ -395,8 +396,8 @@ fn hit_times() -> Figure {
     figure("t3", "Reads from the drives' buffers, issued by the driver", vec![chart])
 }
 
-/// The rows of the simulated Table 4: the name, the phases in the published table, and the phases
-/// in the model. The model combines some phases of the table.
+/// The rows of Table 4. Each row has a name, the published phases that it adds up, and the same
+/// phases in the model. The model does not separate all published phases.
 const PHASES: [(&str, &[&str], &[&str]); 7] = [
     ("Arbitrate", &["Arbitrate", "Arbitrate Win"], &["arbitrate"]),
     ("Reselect", &["Reselect", "(Re)Select End"], &["reselect"]),
@@ -450,8 +451,8 @@ fn bus_phases() -> Figure {
     figure("t4", "SCSI activity by phase (Ultra-Wide)", vec![chart])
 }
 
-/// Returns Table 1, an input that describes the set-up. The chart adds the media rate of each
-/// modelled disk.
+/// Returns Table 1, which describes the hardware and is an input. The chart adds the simulated
+/// media rate of each disk.
 fn hardware() -> Figure {
     let rows = [("ST15150W", FAST), ("ST34371W", ULTRA)];
     let column = |(name, at): (&str, &str)| Column {
@@ -470,13 +471,14 @@ fn hardware() -> Figure {
         rows: rows.map(|(name, _)| name.to_owned()).to_vec(),
         columns: [("outermost", "0.0"), ("innermost", "0.99")].map(column).to_vec(),
     };
-    let table = figure("t1", "Hardware (an input; see the system files)", vec![chart]);
+    let title = "Hardware (an input of the simulator, see the system files)";
+    let table = figure("t1", title, vec![chart]);
     Figure { given: Some(published::TABLE_1), ..table }
 }
 
-/// Returns Table 2, an input: the memory bandwidth of processors. The rates of files in memory are
-/// inputs of the host.
+/// Returns Table 2, the memory bandwidth of processors. The table is an input and is not simulated.
 fn memory() -> Figure {
-    let table = figure("t2", "Processor to memory bandwidth (an input: R128, R129)", Vec::new());
+    let title = "Processor to memory bandwidth (an input of the simulator: R128, R129)";
+    let table = figure("t2", title, Vec::new());
     Figure { given: Some(published::TABLE_2), ..table }
 }

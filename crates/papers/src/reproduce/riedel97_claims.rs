@@ -1,4 +1,4 @@
-//! The functions that compute the claims of the first paper's text in the simulator.
+//! Computes the claims of the first paper's text with the simulator.
 //!
 //! Each group of sections has a list of checks. `CHECKS` contains all lists.
 
@@ -14,9 +14,9 @@ const TO_1_MIB: [f64; 11] = [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 192.0, 256.
 const INSTRUCTIONS_PER_NS: f64 = 10_000.0 / 120_000.0;
 /// The innermost position in Figure 14, as a share of the disk.
 const INNERMOST: &str = "0.9667";
-/// The media limit of the Ultra-Wide disk (MB/s): Figure 11.
+/// The media limit of the Ultra-Wide disk in Figure 11 (MB/s).
 const ULTRA_MEDIA: f64 = 9.0;
-/// The media limit of the Fast-Wide disk (MB/s): section 3.
+/// The media limit of the Fast-Wide disk in section 3 (MB/s).
 const FAST_MEDIA: f64 = 6.5;
 
 fn ultra() -> Probe {
@@ -27,26 +27,27 @@ fn fast() -> Probe {
     Probe::of(FAST)
 }
 
-/// Returns a probe of a stripe of Ultra-Wide disks whose file is aligned to the chunks, as in
+/// Returns a probe of a file that is striped over Ultra-Wide disks and aligned to the chunks, as in
 /// Figure 13.
 fn aligned(disks: u32) -> Probe {
     stripe(ULTRA, disks).with("misalign", "0")
 }
 
-/// Returns a probe of a stripe of three Ultra-Wide disks that is accessed through the file-system
-/// cache, as in Figure 10.
+/// Returns a probe that accesses three striped Ultra-Wide disks through the file-system cache, as
+/// in Figure 10.
 fn cached_stripe() -> Probe {
     stripe(ULTRA, 3).buffered().with("overlapped", "on")
 }
 
-/// Returns the number of disks on one bus after which one more disk adds less than 10%.
+/// Returns the smallest number of disks on one bus at which one more disk adds less than 10%
+/// throughput.
 fn saturating(lab: &Lab, probe: impl Fn(u32) -> Probe) -> Result<f64, String> {
     for disks in 1..8 {
         if ratio(lab, &probe(disks + 1), &probe(disks))? < 1.1 {
             return Ok(f64::from(disks));
         }
     }
-    Err("no number of disks up to 8 saturates the bus".to_owned())
+    Err("the throughput still increases when the 8th disk is added".to_owned())
 }
 
 fn disks_that_saturate(lab: &Lab) -> Result<f64, String> {
@@ -58,8 +59,8 @@ fn saturated(lab: &Lab, probe: &Probe) -> Result<f64, String> {
     Ok(1000.0 / cost(lab, probe)?)
 }
 
-/// Returns the smallest depth at which three disks reach 90% of their throughput at depth 16, with
-/// 64 KB requests.
+/// Returns the smallest queue depth at which three disks reach 90% of their throughput at depth 16.
+/// The request size is 64 KB.
 fn depth_of_three_disks(lab: &Lab) -> Result<f64, String> {
     let three = stripe(ULTRA, 3);
     let most = lab.mib(&three.clone().deep(16))?;
@@ -68,15 +69,15 @@ fn depth_of_three_disks(lab: &Lab) -> Result<f64, String> {
     })
 }
 
-/// Returns the smallest request size (KB) at and above which the throughput of the probe `this` is
-/// at least `1 - within` times the throughput of `other`.
+/// Returns the smallest request size (KB) from which the throughput of `this` is always at least
+/// `1 - within` times the throughput of `other`.
 fn overtakes(lab: &Lab, this: &Probe, other: &Probe, within: f64) -> Answer {
-    let mut from = Err("the claim holds at no size".to_owned());
+    let mut from = Err("the claim does not hold at any request size".to_owned());
     for kib in SIZES {
         let ratio = ratio(lab, &this.clone().kib(kib), &other.clone().kib(kib))?;
         from = match from {
             _ if ratio < 1.0 - within => {
-                Err("the claim does not hold at the largest size".to_owned())
+                Err("the claim does not hold at the largest request size".to_owned())
             }
             Ok(size) => Ok(size),
             Err(_) => Ok(kib),
@@ -91,34 +92,32 @@ fn series_of_figure_4() -> [Probe; 6] {
     [ultra(), fast(), ultra().writing(), fast().writing(), ultra().wce(), fast().wce()]
 }
 
-/// Returns the CPU time of unbuffered requests of this size, as the mean of the series of Figure 4
-/// (ms/MB).
+/// Returns the mean CPU time of the series of Figure 4 at this request size (ms/MB).
 fn unbuffered_cost(lab: &Lab, kib: f64) -> Answer {
     let costs = series_of_figure_4().map(|probe| cost(lab, &probe.kib(kib)));
     Ok(costs.into_iter().sum::<Result<f64, String>>()? / 6.0)
 }
 
-/// Returns the throughput of buffered requests, as the mean of all sizes except the smallest
-/// (MB/s).
+/// Returns the mean throughput of a probe over all request sizes except the smallest (MB/s).
 fn buffered_mean(lab: &Lab, probe: &Probe) -> Answer {
     let rates = SIZES[1..].iter().map(|kib| lab.mib(&probe.clone().kib(*kib)));
     Ok(rates.sum::<Result<f64, String>>()? / (SIZES.len() - 1) as f64)
 }
 
-/// Returns the factor by which WCE increases the throughput of buffered writes, as the mean of all
-/// sizes except the smallest.
+/// Returns the factor by which the write cache (WCE) increases the mean throughput of buffered
+/// writes. The mean is over all request sizes except the smallest.
 fn gain_of_wce(lab: &Lab) -> Answer {
     let write = ultra().buffered();
     Ok(buffered_mean(lab, &write.clone().wce())? / buffered_mean(lab, &write.writing())?)
 }
 
-/// Returns the throughput of one disk, as the mean of 64 KB reads and 64 KB writes with WCE (MB/s).
+/// Returns the mean of the throughputs of 64 KB reads and 64 KB writes with WCE on one disk (MB/s).
 fn one_disk(lab: &Lab, disk: &Probe) -> Answer {
     Ok((lab.mib(disk)? + lab.mib(&disk.clone().wce())?) / 2.0)
 }
 
-/// Returns the loss of throughput at depth 3 (percent) if a file on four disks is not aligned to
-/// the chunks. The result is the largest loss over the sizes of Figure 13.
+/// Returns how much throughput a file on four disks loses if it is not aligned to the chunks
+/// (percent). The result is the largest loss at depth 3 over the sizes of Figure 13.
 fn loss_by_misalignment(lab: &Lab, set: impl Fn(Probe) -> Probe) -> Answer {
     let mut most = f64::NEG_INFINITY;
     for kib in SIZES {
@@ -132,14 +131,14 @@ fn instructions_per_byte(lab: &Lab, probe: &Probe) -> Result<f64, String> {
     Ok(cost(lab, probe)? * 1e6 / MIB * INSTRUCTIONS_PER_NS)
 }
 
-/// Returns the median time of a read that the drive has prefetched (ms).
+/// Returns the median time of a read of prefetched data (ms).
 fn hit(lab: &Lab, system: &'static str, kib: f64) -> Result<f64, String> {
     let probe = Probe::of(system).with("path", "driver").with("file_at", "0.0").kib(kib);
     known(lab.measure(&probe.over(Extent::Paced(20_000_000)))?.median_ns / 1e6)
 }
 
-/// Returns the fixed time of a prefetch hit (ms): the time of the smallest request of Table 3,
-/// which is 0.5 KB, minus the transfer at the advertised rate.
+/// Returns the fixed time of a read of prefetched data (ms). It is the time of a 0.5 KB read, the
+/// smallest of Table 3, minus the transfer time at the advertised rate.
 fn fixed_ms(lab: &Lab, system: &'static str, advertised_mb_per_s: f64) -> Result<f64, String> {
     fixed_ms_at(lab, system, 0.5, advertised_mb_per_s)
 }
@@ -152,8 +151,8 @@ fn at(probe: Probe, place: &str) -> Probe {
     probe.with("file_at", place).over(Extent::Bytes(16 << 20))
 }
 
-/// Returns the throughput as a share of the advertised media rate (percent). The share is the mean
-/// of the outermost and the innermost position of Figure 14.
+/// Returns the throughput in percent of the advertised media rates `outer` and `inner` (MB/s). The
+/// result is the mean at the outermost and the innermost position of Figure 14.
 fn share_of_media(lab: &Lab, probe: &Probe, outer: f64, inner: f64) -> Result<f64, String> {
     let outer = lab.mib(&at(probe.clone(), "0.0"))? / outer;
     let inner = lab.mib(&at(probe.clone(), INNERMOST))? / inner;

@@ -1,8 +1,9 @@
 //! Formats the scores of both papers as Markdown, for the README and the documentation.
 //!
-//! `cargo xtask papers` writes the text to README.md and docs/predict.md. Scores of figures count
-//! every published value. Scores of claims count a group of contradicting claims once. The values
-//! and claims that are not scored are listed below the tables, with the reason.
+//! `cargo xtask papers` writes the text to README.md and docs/predict.md. The scores of figures
+//! count every published value. The scores of claims count a group of claims that contradict each
+//! other as one claim. The values and claims that are not scored are listed below the tables, with
+//! the reason.
 
 use crate::reproduce::claim::{Claims, Count};
 use crate::reproduce::figure::{ChartResult, Figure, Score};
@@ -11,7 +12,7 @@ use crate::reproduce::left_out::left_out;
 use crate::reproduce::published::{Claim, Paper};
 use crate::reproduce::{FigureResult, Reproduction, figures, reproduce};
 
-/// Simulates both papers: their claims, and the figures that have published values.
+/// Simulates the claims of both papers, and the figures that have published values.
 pub fn both_papers() -> Vec<Reproduction> {
     let one = |paper| {
         let scored = figures(paper).into_iter().filter(Figure::has_published).collect();
@@ -54,8 +55,8 @@ fn with_contradicted(claims: &Claims) -> Count {
     claims.measured_with_contradicted()
 }
 
-/// Formats the long form for the documentation: all scores, and all values and claims that are not
-/// scored or not met.
+/// Formats the long form for the documentation: all scores, the values that are not scored, and the
+/// claims that are not scored or not met.
 pub fn long(papers: &[Reproduction]) -> String {
     let mut lines = Vec::new();
     for one in papers {
@@ -131,7 +132,7 @@ fn claim_rows(claims: &Claims) -> Vec<String> {
         format!("| measured or derived, including those that the paper contradicts | {} |", {
             count_text(claims.measured_with_contradicted())
         }),
-        format!("| all that were checked, including rules | {} |", count_text(claims.all())),
+        format!("| all checked numbers, including rules of thumb | {} |", count_text(claims.all())),
     ];
     lines.push(String::new());
     lines.push("Not met:\n".to_owned());

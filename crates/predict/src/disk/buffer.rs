@@ -15,39 +15,38 @@ use workload::random::Stream;
 use super::layout::{READ_BYTES, centre, times};
 use super::probe::{Kind, Probe, Timed};
 
-/// Request sizes at which the transfer time is measured, to fit a line (bytes).
+/// Request sizes at which the transfer time is measured (bytes).
 const SIZES: [u32; 7] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 256 << 10];
 /// Number of repetitions of each time measurement.
 const TIMES: usize = 7;
-/// Number of repetitions of each test whether a read hits the buffer. The majority decides.
+/// Number of reads in each test for a buffer hit. The majority decides.
 const VOTES: usize = 3;
-/// A read counts as a buffer hit if its time is less than the time of known hits multiplied by this
-/// factor.
+/// A read is a buffer hit if it takes less than this factor times the time of known hits.
 const HIT_FACTOR: f64 = 1.3;
-/// Queue depth of the trial that measures the serial part of the overhead.
+/// Queue depth of the trial that measures [`ReadBuffer::serial_ns`].
 const SERIAL_DEPTH: u32 = 8;
-/// Duration of the trial that measures the serial part of the overhead (ns).
+/// Duration of the trial that measures [`ReadBuffer::serial_ns`] (ns).
 const SERIAL_NS: u64 = 1_000_000_000;
-/// Upper limit of the search for a size (bytes).
+/// Largest amount of read-ahead or retained data that is searched for (bytes).
 const BYTES_MAX: u64 = 256 << 20;
-/// Upper limit of the search for the number of segments.
+/// Largest number of segments that is searched for.
 const SEGMENTS_MAX: u64 = 256;
-/// The search for a size ends when its two bounds differ by at most this factor.
+/// The search for an amount of data ends when its two bounds differ by at most this factor.
 const PRECISION: f64 = 1.01;
 /// Pause after which the disk is idle and its read-ahead is complete (ns).
 const REST_NS: u64 = 150_000_000;
 /// Pause after which a cached write is on the media (ns).
 const WRITE_REST_NS: u64 = 400_000_000;
-/// A write counts as having waited for space in the cache if its time exceeds the usual time
-/// multiplied by this factor, plus 100 us.
+/// A write waited for space in the cache if it takes longer than this factor times the usual time,
+/// plus 100 us.
 const FULL_FACTOR: f64 = 1.25;
 /// Maximum number of writes in a burst. A cache that holds more writes is not filled, so its size
 /// remains unknown.
 const BURST_MAX: u64 = 40_000;
 /// Maximum number of bytes in a burst.
 const BURST_BYTES_MAX: u64 = 2 << 30;
-/// If the cache holds fewer large writes than this share of the small writes that it holds, the
-/// large writes reached the limit on bytes, not the limit on the number of writes.
+/// If the cache is full after fewer large writes than this factor times the number of small writes,
+/// the cache is full because of its limit on bytes, not its limit on the number of writes.
 const LIMITED: f64 = 0.8;
 /// Number of writes that are timed after the cache is full, to measure how fast the disk frees
 /// space.
@@ -56,29 +55,28 @@ const BURST_AFTER: usize = 24;
 /// Measured properties of the buffer for reads.
 #[derive(Clone, Debug)]
 pub struct ReadBuffer {
-    /// Fitted line: time of a read from the buffer (ns) over its size (bytes).
+    /// Fitted line: time of a read from the buffer (ns) as a function of the read size (bytes).
     pub line: Line,
     /// Time of a small read from the buffer (ns).
     pub hit_ns: f64,
-    /// Serial part of the overhead of a read from the buffer, during which no other request
-    /// proceeds (ns).
+    /// Part of the overhead of a read from the buffer during which the disk serves no other request
+    /// (ns).
     pub serial_ns: f64,
-    /// Additional time of a read that repeats an earlier read, compared with a read of data that
-    /// the disk read ahead (ns).
+    /// Additional time of reading the same data again, compared with reading data that the disk
+    /// read ahead (ns).
     pub again_ns: Interval,
     /// Amount of data that the disk reads ahead (bytes).
     pub prefetch: Interval,
     /// Amount of data that stays in the buffer after it was read (bytes).
     pub retained: Interval,
-    /// Number of segments, that is, of separate ranges of the disk that the buffer holds at the
-    /// same time.
+    /// Number of segments: separate ranges of the disk that the buffer can hold at the same time.
     pub segments: Interval,
 }
 
 /// Measured properties of the write cache.
 #[derive(Clone, Debug)]
 pub struct WriteCache {
-    /// Fitted line: time of a cached write (ns) over its size (bytes).
+    /// Fitted line: time of a cached write (ns) as a function of the write size (bytes).
     pub line: Line,
     /// Capacity of the cache (bytes). `None` if no burst reached the limit on bytes.
     pub bytes: Option<Interval>,
@@ -86,7 +84,7 @@ pub struct WriteCache {
     /// this limit.
     pub writes: Option<Interval>,
     /// A burst that reached the limit on bytes: the size of its writes (bytes), and the number of
-    /// writes that did not wait for space. `None` if no burst reached that limit.
+    /// writes that did not wait for space. `None` if no burst reached the limit on bytes.
     pub by_bytes: Option<(u32, u64)>,
 }
 
@@ -395,7 +393,6 @@ struct Burst {
     writes: Interval,
 }
 
-/// Fits a line to the transfer times (ns) over the request sizes (bytes).
 fn line_of(points: &[(u32, Interval)]) -> Option<Line> {
     let point = |(size, time): &(u32, Interval)| {
         let error = (time.high - time.low) / 2.0 / time.value;

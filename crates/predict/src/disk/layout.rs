@@ -2,9 +2,10 @@
 //! zones, the skews and the number of surfaces.
 //!
 //! A read that misses the buffer completes when its last sector has passed under the head. The time
-//! between the completions of two such reads, modulo a revolution, is therefore the angle between
-//! their last sectors (Worthington, Ganger, Patt and Wilkes 1995; Schindler and Ganger 1999). Reads
-//! in descending order always miss the buffer, because the disk reads ahead in ascending order.
+//! between the completions of two such reads, modulo a revolution, therefore gives the angle
+//! between their last sectors (Worthington, Ganger, Patt and Wilkes 1995; Schindler and Ganger
+//! 1999). Reads in descending order always miss the buffer, because the disk reads ahead in
+//! ascending order.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -19,26 +20,27 @@ use super::probe::Probe;
 pub const SECTOR_BYTES: u64 = 512;
 /// Size of the reads that measure the layout (bytes).
 pub const READ_BYTES: u32 = 4096;
-/// Distances between successive reads in the first measurement of a revolution (bytes). They are
-/// small compared with a track of any disk.
+/// Distances between successive reads in the measurement of a revolution (bytes). Both are much
+/// smaller than a track.
 const FIRST_STEPS: [u64; 2] = [16 << 10, 32 << 10];
 /// Number of reads that measure the duration of a revolution.
 const REVOLUTION_READS: usize = 48;
 /// Number of reads that measure the length of a track.
 const TRACK_READS: usize = 40;
-/// Number of steps per track when the length of a track is measured.
+/// Number of reads per track in the measurement of the track length.
 const STEPS_PER_TRACK: u64 = 6;
-/// Number of equal intervals into which the disk is divided. Before the search for zone boundaries,
-/// the track length is measured at the ends of each interval.
+/// Number of equal intervals into which the disk is divided. The search for zones starts with the
+/// track lengths at the ends of these intervals.
 const PLACES: u64 = 48;
-/// A boundary between two zones is located to within the size of the disk divided by this number.
+/// The position of a zone boundary is determined with a precision of the disk size divided by this
+/// number.
 const LIMIT_SHARE: u64 = 16_384;
 /// Tracks belong to different zones if their lengths differ by more than this share.
 const ZONES_DIFFER: f64 = 0.004;
 /// Number of tracks over which the skews are measured.
 const SKEW_TRACKS: u64 = 72;
-/// A time that differs from the median by more than this many standard deviations is ignored,
-/// because the request was delayed or crossed a track boundary.
+/// Times that differ from the median by more than this many standard deviations are ignored. Such a
+/// time comes from a request that was delayed or crossed a track boundary.
 const FAR_DEVIATIONS: f64 = 5.0;
 /// Number of passes over the tracks that measure the skews.
 const SKEW_PASSES: u64 = 5;
@@ -128,9 +130,8 @@ pub fn centre(samples: &[f64]) -> Interval {
 }
 
 /// Returns the mean of the samples near the median, with its 95% interval. Samples far from the
-/// median are steps over a track boundary and delayed requests. A delayed completion makes the time
-/// before it longer and the time after it shorter. This error cancels in the mean, but not in the
-/// median.
+/// median come from delayed requests or from track boundaries. A small delay makes one time longer
+/// and the next time shorter, so its error cancels in the mean, but not in the median.
 fn mean_of_most(samples: &[f64]) -> Interval {
     let middle = centre(samples).value;
     let deviation = 1.4826 * median_absolute_deviation(samples).unwrap_or(0.0);
@@ -160,8 +161,8 @@ fn descend(probe: &mut dyn Probe, top: u64, step: u64, count: usize) -> Outcome<
 }
 
 /// Measures the duration of a revolution, and the time per byte in the middle of the disk (ns). A
-/// step of s bytes downwards takes a revolution minus the time of s bytes, so two step sizes give
-/// both values.
+/// step of s bytes towards lower offsets takes a revolution minus the time of s bytes, so two step
+/// sizes give both values.
 fn revolution(probe: &mut dyn Probe) -> Outcome<(Interval, f64)> {
     let middle = probe.size_bytes() / 2;
     if middle < FIRST_STEPS[1] * 8 * REVOLUTION_READS as u64 {
@@ -205,8 +206,8 @@ impl Ruler<'_> {
         (at / unit * unit).max(unit)
     }
 
-    /// Measures the number of sectors per track around the offset `at`. A track has about
-    /// `track_bytes` bytes there.
+    /// Measures the number of sectors per track around the offset `at`. `track_bytes` is an
+    /// estimate of the track length there.
     fn sectors(&mut self, at: u64, track_bytes: f64) -> Outcome<Interval> {
         let step = self.aligned(track_bytes as u64 / STEPS_PER_TRACK);
         let span = step * TRACK_READS as u64;
@@ -221,7 +222,6 @@ impl Ruler<'_> {
         Ok(Interval { value: sectors(each.value), low, high })
     }
 
-    /// Measures the zones of the disk.
     fn zones(&mut self, track_bytes: f64) -> Outcome<Vec<Zone>> {
         let size = self.probe.size_bytes();
         let margin = (track_bytes * 4.0) as u64;
@@ -251,8 +251,8 @@ impl Ruler<'_> {
         Ok(joined(&all))
     }
 
-    /// Bisects between two positions with different track lengths until the boundary between their
-    /// zones is known to within `resolution` bytes.
+    /// Bisects between two positions until the boundary between their zones is known to within
+    /// `resolution` bytes. Does nothing if the track lengths are equal.
     fn between(
         &mut self,
         before: (u64, Interval),

@@ -10,7 +10,7 @@ use super::probe::{Probe, SimulatedDisk};
 
 /// Duration of a read-only trial (ns).
 const TRIAL_NS: u64 = 5_000_000_000;
-/// Duration of a trial with writes, which first fill the cache (ns).
+/// Duration of a trial with writes (ns). It is longer, because the writes first fill the cache.
 const WRITE_TRIAL_NS: u64 = 20_000_000_000;
 /// Number of trials of each workload.
 const TRIALS: u64 = 2;
@@ -55,8 +55,8 @@ const LOADS: [Row; 18] = [
     (90, true, 64 << 10, 1, 0.0, 1.0),
 ];
 
-/// Returns the workloads for a disk: all of them, or only those without writes if the disk may not
-/// be written.
+/// Returns the workloads for a disk. If the disk may not be written, workloads with writes are left
+/// out.
 fn loads(probe: &dyn Probe) -> Vec<Workload> {
     let size = probe.size_bytes();
     let may = |row: &&Row| row.0 == 100 || probe.may_write();
@@ -100,7 +100,7 @@ pub fn predict(probe: &mut dyn Probe, system: &System) -> Outcome<Vec<Predicted>
     Ok(all)
 }
 
-/// Simulates a workload on a system that was idle before. Returns the mean rate of the trials
+/// Simulates a workload on an initially idle system. Returns the mean rate of the trials
 /// [bytes per second].
 ///
 /// # Errors

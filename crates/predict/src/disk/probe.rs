@@ -33,7 +33,7 @@ pub enum Kind {
     WriteThrough,
 }
 
-/// Start and end of a request.
+/// Start time and end time of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed {
     /// Time at which the request was issued (ns).
@@ -49,11 +49,11 @@ impl Timed {
     }
 }
 
-/// A disk that serves one request after another, without the page cache.
+/// A disk on which requests are issued and timed. The requests bypass the page cache.
 pub trait Probe {
     /// Returns the capacity of the disk (bytes).
     fn size_bytes(&self) -> u64;
-    /// Returns the unit of which offsets and lengths of requests must be multiples (bytes).
+    /// Returns the alignment of the offsets and lengths of requests (bytes).
     fn unit_bytes(&self) -> u64;
     /// Returns true if the data on the disk may be overwritten.
     fn may_write(&self) -> bool;
@@ -78,7 +78,7 @@ pub trait Probe {
     /// If the workload does not fit the disk, or if a request failed.
     fn load(&mut self, workload: &Workload) -> Outcome<f64>;
 
-    /// Reads, and returns the start and end of the request.
+    /// Issues a read and waits for its completion.
     ///
     /// # Errors
     /// The same errors as for [`Probe::request`].
@@ -93,7 +93,6 @@ fn rate_of(sample: &Sample) -> f64 {
     sample.bytes() as f64 * 1e9 / ns as f64
 }
 
-/// Returns the parameters of an engine that has one request in flight.
 fn single(engine_kind: EngineKind) -> EngineSpec {
     EngineSpec {
         engine_kind,
@@ -104,7 +103,6 @@ fn single(engine_kind: EngineKind) -> EngineSpec {
     }
 }
 
-/// Builds the request that a probe issues.
 fn request_of(kind: Kind, offset: u64, length: u32) -> Request {
     let op = if kind == Kind::Read { Op::Read } else { Op::Write };
     Request { offset, length, within: 0, slot: 0, file: 0, op }
@@ -121,7 +119,7 @@ fn check(done: &[Completion], name: &str, offset: u64, length: u32) -> Outcome<(
     }
 }
 
-/// A simulated disk in virtual time. The disk is the whole first device of a system.
+/// A simulated disk in virtual time. It covers the whole first device of a system.
 pub struct SimulatedDisk {
     world: SimWorld,
     clock: SimClock,
@@ -131,7 +129,7 @@ pub struct SimulatedDisk {
 }
 
 impl SimulatedDisk {
-    /// Creates the disk in its idle state. The seed sets the angle of the platter at the start.
+    /// Creates an idle disk. The seed determines the angle of the platter at the start.
     ///
     /// # Errors
     /// If the system is not valid.
@@ -207,7 +205,7 @@ pub struct HostDisk {
 }
 
 impl HostDisk {
-    /// Opens a device or file. The access is read-only unless the user allowed the data to be
+    /// Opens a device or file for reading, and also for writing if the user allowed the data to be
     /// overwritten.
     ///
     /// # Errors

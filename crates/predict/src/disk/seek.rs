@@ -1,12 +1,12 @@
 //! Measures the seek curve: the minimum time between two requests, as a function of the distance
 //! between their cylinders.
 //!
-//! A request completes at the angle of its last sector. The time between the completions of two
-//! requests has a minimum for each distance: the minimum time between request completions (MTBRC:
-//! Worthington, Ganger, Patt and Wilkes 1995). The minimum is reached if the sector arrives exactly
-//! when the head is ready. Each pair of requests gives two bounds on this minimum: the time between
-//! the completions of the pair, and this time minus a revolution. The angle of the next pair is
-//! chosen to halve the distance between the bounds.
+//! A request completes when its last sector has passed under the head. For each distance, the time
+//! between the completions of two requests has a minimum (minimum time between request completions,
+//! MTBRC: Worthington, Ganger, Patt and Wilkes 1995). The minimum is reached if the sector arrives
+//! exactly when the head is ready. Each pair of requests gives two bounds on this minimum. The
+//! upper bound is the time between the two completions, and the lower bound is this time minus a
+//! revolution. The angle of the next pair is chosen to halve the gap between the bounds.
 
 use analysis::interval::Interval;
 use analysis::lsq::{self, Line};
@@ -17,22 +17,22 @@ use workload::random::Stream;
 use super::layout::{READ_BYTES, SECTOR_BYTES};
 use super::probe::{Kind, Probe};
 
-/// Maximum number of pairs of requests for one distance.
+/// Maximum number of pairs of requests in one round for one distance.
 const PAIRS: usize = 40;
-/// Number of rounds of pairs for one distance. Their median is used.
+/// Number of rounds for one distance. The median of their results is used.
 const ROUNDS: usize = 3;
-/// Number of cylinders from which the pairs for one distance are chosen at random.
+/// The first request of each pair is in one of this many cylinders, chosen at random.
 const CYLINDERS: u64 = 1000;
-/// The search for a minimum time ends when the two bounds differ by less than this share of a
-/// revolution.
+/// The search for a minimum time ends when its upper and lower bounds differ by less than this
+/// share of a revolution.
 const RESOLUTION: f64 = 1.0 / 16_000.0;
 /// Ratio between successive distances at which seeks are measured.
 const RATIO: f64 = 1.45;
-/// Each measured distance exceeds the previous distance by at most the longest distance divided by
-/// this number, so that enough distances are on the far part of the curve.
+/// The step from one measured distance to the next is at most the longest distance divided by this
+/// number, so that enough distances are on the far part of the curve.
 const LONG_SEEKS: u64 = 12;
-/// The search for the knee of the curve ends when the distances around the knee are within this
-/// ratio.
+/// The search for the knee of the curve ends when the measured distances on both sides of the knee
+/// differ by at most this factor.
 const KNEE_RATIO: f64 = 1.02;
 /// The two parts of the curve count as equal at a distance if they differ by less than this share.
 const ALIKE: f64 = 0.005;
@@ -40,7 +40,7 @@ const ALIKE: f64 = 0.005;
 /// hits.
 const HIT_TOLERANCE: f64 = 0.1;
 
-/// The cylinders of a disk whose layout is known, and their angles.
+/// Converts between cylinders, offsets and angles of a disk whose layout is known.
 pub struct Cylinders {
     geometry: Geometry,
     revolution_ns: f64,
@@ -52,8 +52,8 @@ pub struct Cylinders {
 }
 
 impl Cylinders {
-    /// Creates the cylinders of a disk. `zones` holds the number of cylinders and the sectors per
-    /// track of each zone. `heads` is the number of surfaces.
+    /// `zones` holds the number of cylinders and the sectors per track of each zone. `heads` is the
+    /// number of surfaces.
     pub fn new(
         geometry: Geometry,
         revolution_ns: f64,
@@ -75,7 +75,7 @@ impl Cylinders {
         Cylinders { geometry, revolution_ns, zones: starts, count, unit_bytes, size_bytes }
     }
 
-    /// Returns the number of the last cylinder that lies completely on the disk.
+    /// Returns the index of the last cylinder that lies completely on the disk.
     fn last(&self) -> u64 {
         self.count.saturating_sub(1)
     }
@@ -87,7 +87,8 @@ impl Cylinders {
         (byte + (cylinder - first) * each, each)
     }
 
-    /// Returns the angle at which a read at the offset `at` completes (ns).
+    /// Returns the angle at which a read at the offset `at` completes (ns, not modulo a
+    /// revolution).
     fn angle(&self, at: u64) -> f64 {
         self.geometry.time_of(at + u64::from(READ_BYTES)) as f64
     }
@@ -107,8 +108,8 @@ impl Cylinders {
     }
 
     /// Returns an offset in a cylinder at which a read completes as close as possible to an angle
-    /// (ns since the start of a revolution). `part` limits the offset to a part of the cylinder,
-    /// given as its start and end (shares of the cylinder).
+    /// (ns). The search starts at a random offset in `part`, which has a start and an end (shares
+    /// of the cylinder).
     fn at_angle(&self, cylinder: u64, part: [f64; 2], angle: f64, dice: &mut Stream) -> u64 {
         let (first, each) = self.range(cylinder);
         let room = each.saturating_sub(u64::from(READ_BYTES)) as f64;
@@ -116,8 +117,8 @@ impl Cylinders {
         let mut at = first as f64 + room * start;
         let ns_per_byte = self.revolution_ns
             / (self.geometry.tracks_from(first).next()).map_or(1.0, |bytes| bytes as f64);
-        // The correction may cross a track boundary, whose skew changes the angle. The correction
-        // is therefore repeated.
+        // If the correction crosses a track boundary, the skew changes the angle. The correction is
+        // therefore repeated.
         for _ in 0..3 {
             let here = self.angle(at as u64);
             let mut ahead = (angle - here).rem_euclid(self.revolution_ns);
@@ -151,8 +152,9 @@ pub struct Arm<'a> {
 }
 
 impl Arm<'_> {
-    /// Measures bounds on the minimum time from the completion of a read to the completion of a
-    /// request that lies `distance` cylinders outwards and has `length` bytes (ns).
+    /// Measures the minimum time between the completions of two requests (ns). The first request is
+    /// a read. The second request has `length` bytes and lies `distance` cylinders further
+    /// outwards.
     ///
     /// # Errors
     /// If a request failed.
@@ -234,7 +236,6 @@ impl Arm<'_> {
         }
         samples.push(self.seek(longest, still_ns)?);
         let mut curve = Curve::of(&samples);
-        // Further distances around the knee are measured until the knee is known.
         while let Some(next) = curve.next_distance() {
             samples.push(self.seek(next, still_ns)?);
             samples.sort_by_key(|seek| seek.distance);
@@ -250,20 +251,19 @@ impl Arm<'_> {
     }
 }
 
-/// The times of pairs of requests, and the difference between each time and the time that the
-/// layout predicts. A pair whose difference deviates from that of most pairs was delayed and is
-/// ignored.
+/// The measured pairs of requests. The time of each pair deviates from the time that the layout
+/// predicts. A pair whose deviation differs from that of most pairs was delayed and is ignored.
 struct Pairs {
     revolution_ns: f64,
     tolerance_ns: f64,
-    /// Time of each pair, and its difference from the time that the layout predicts, modulo a
+    /// Time of each pair, and its deviation from the time that the layout predicts, modulo a
     /// revolution (ns).
     all: Vec<(f64, f64)>,
 }
 
 impl Pairs {
-    /// Creates an empty set of pairs. The tolerance grows with `length`, because the difference of
-    /// a zero-latency write varies by up to the transfer time of its data.
+    /// Creates an empty set of pairs. The tolerance grows with `length`, because the deviation of a
+    /// zero-latency write varies by up to the transfer time of its data.
     fn new(revolution_ns: f64, length: u32, ns_per_byte: f64) -> Pairs {
         let tolerance_ns = 0.03 * revolution_ns + f64::from(length) * ns_per_byte;
         Pairs { revolution_ns, tolerance_ns, all: Vec::new() }
@@ -273,14 +273,14 @@ impl Pairs {
         self.all.push((ns, (ns - expected_ns).rem_euclid(self.revolution_ns)));
     }
 
-    /// Returns the angle between two differences, which are times modulo a revolution (ns).
+    /// Returns the distance between two deviations, modulo a revolution (ns).
     fn apart(&self, one: f64, other: f64) -> f64 {
         let ahead = (one - other).rem_euclid(self.revolution_ns);
         ahead.min(self.revolution_ns - ahead)
     }
 
-    /// Returns the difference that most pairs have within the tolerance (ns), or 0 if there are no
-    /// pairs.
+    /// Returns the deviation with which most pairs agree within the tolerance (ns), or 0 if there
+    /// are no pairs.
     fn shift_ns(&self) -> f64 {
         let agreeing = |shift: f64| {
             self.all
@@ -292,7 +292,7 @@ impl Pairs {
         shifts.max_by_key(|shift| agreeing(*shift)).unwrap_or(0.0)
     }
 
-    /// Returns the lower and the upper bound on the minimum time (ns). Only pairs whose difference
+    /// Returns the lower and the upper bound on the minimum time (ns). Only pairs whose deviation
     /// is near that of most pairs are used.
     fn bounds(&self) -> (f64, f64) {
         let shift_ns = self.shift_ns();
@@ -319,9 +319,9 @@ pub struct Seek {
 /// root of the distance (`near`). Beyond the knee, the time is linear in the distance (`far`).
 #[derive(Clone, Debug)]
 pub struct Curve {
-    /// Fitted line: seek time (ns) over the square root of the distance (cylinders).
+    /// Fitted line: seek time (ns) as a function of the square root of the distance (cylinders).
     pub near: Line,
-    /// Fitted line: seek time (ns) over the distance (cylinders).
+    /// Fitted line: seek time (ns) as a function of the distance (cylinders).
     pub far: Line,
     /// The last measured distance on the near part, and the first on the far part (cylinders).
     pub knee: [u64; 2],
@@ -378,9 +378,9 @@ impl Curve {
     }
 
     /// Returns the knee (cylinders). The knee is the intersection of the two parts of the curve, if
-    /// the intersection lies between the two measured distances around the knee. Otherwise the knee
-    /// is the geometric mean of these distances, which are close to each other. The interval
-    /// contains all distances around the knee at which both parts give nearly the same time.
+    /// the intersection lies between the two measured distances around the knee. Otherwise, it is
+    /// the geometric mean of these distances. The interval contains all distances around the knee
+    /// at which both parts give nearly the same time.
     pub fn knee(&self) -> Interval {
         let [low, high] = self.knee.map(|d| d as f64);
         let gap = |d: f64| self.near.at(d.sqrt()) - self.far.at(d);
@@ -427,7 +427,6 @@ fn line(seeks: &[Seek], x: impl Fn(&Seek) -> f64) -> Option<Line> {
 mod tests {
     use super::*;
 
-    /// Returns the seeks of a disk whose curve has these parameters (ns, cylinders).
     fn seeks(near: [f64; 2], knee: u64, far: [f64; 2]) -> impl Fn(u64) -> Seek {
         move |distance| {
             let d = distance as f64;

@@ -13,7 +13,7 @@ use simulator::{Description, System};
 use crate::plan::need::Need;
 use crate::plan::prices::{Prices, SystemPrices};
 
-/// Stripe units that are considered (bytes).
+/// Stripe unit sizes to try (bytes).
 const CHUNKS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
 /// Maximum number of devices in a mirror.
 const MIRROR_MAX: u32 = 3;
@@ -25,7 +25,7 @@ pub struct Candidate {
     pub system: String,
     /// Number of devices in the configuration.
     pub disks: u32,
-    /// Number of buses, as the value of `buses` in a system file.
+    /// Number of buses. 0 means that each device has a separate bus.
     pub buses: u32,
     /// The volume that the devices form.
     pub volume: VolumeKind,
@@ -37,7 +37,7 @@ pub struct Candidate {
     pub write_cache: bool,
     /// The price of all parts together.
     pub price: f64,
-    /// Whether the price of any part is only assumed.
+    /// Whether the price of any part is an assumption instead of a published price.
     pub is_assumed: bool,
 }
 
@@ -118,7 +118,7 @@ fn of_size(prices: &SystemPrices, system: &System, disks: u32, need: &Need) -> V
         _ => &[VolumeKind::Stripe, VolumeKind::Raid5],
     };
     let writes = need.streams.iter().any(|stream| stream.op == ioengine::Op::Write);
-    // Without writes, write caches make no difference, so they are not varied.
+    // Write caches stay off if writes must be durable, or if there are no writes.
     let caches: &[bool] = match (need.durable, writes) {
         (true, _) | (false, false) => &[false],
         (false, true) => &[false, true],
@@ -164,7 +164,7 @@ fn survives(volume: VolumeKind, disks: u32) -> u32 {
     }
 }
 
-/// Returns the value of the setting `volume` in a system file.
+/// Returns the name of a volume kind, as the value of `volume` in a system file.
 fn volume_name(volume: VolumeKind) -> &'static str {
     match volume {
         VolumeKind::None => "none",
@@ -174,7 +174,7 @@ fn volume_name(volume: VolumeKind) -> &'static str {
     }
 }
 
-/// Returns the value of the setting `raid_in` in a system file.
+/// Returns the name of a component, as the value of `raid_in` in a system file.
 fn maker_name(maker: RaidIn) -> &'static str {
     match maker {
         RaidIn::Host => "host",
@@ -202,7 +202,8 @@ impl Candidate {
         (&self.system, volume_name(self.volume), maker_name(self.raid_in))
     }
 
-    /// Formats the configuration as a target of the subcommands `run` and `survey`.
+    /// Formats the configuration as a target that the subcommands `run` and `survey` accept
+    /// (`sim:SYSTEM,KEY=VALUE,...`).
     pub fn target(&self) -> String {
         let changes = self.changes().into_iter().map(|(key, value)| format!("{key}={value}"));
         let changes: Vec<String> = changes.collect();

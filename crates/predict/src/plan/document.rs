@@ -23,7 +23,7 @@ pub struct CapacityDocument {
     pub margin: f64,
     /// Currency of the prices.
     pub currency: String,
-    /// Number of configurations for each result of the judgement.
+    /// Number of configurations for each outcome, for example "too small".
     pub counts: Counts,
     /// The cheapest configuration of each kind (system, volume, RAID controller) that meets the
     /// need.
@@ -41,17 +41,16 @@ pub struct ChoiceDocument {
     pub target: String,
     /// The price of all parts together.
     pub price: f64,
-    /// Whether the price of any part is only assumed.
+    /// Whether the price of any part is an assumption instead of a published price.
     pub price_is_assumed: bool,
     /// The usable capacity (bytes).
     pub capacity_bytes: u64,
-    /// Largest factor by which the stated load can be multiplied so that the configuration still
-    /// meets the need.
+    /// How many times the stated load the configuration can serve and still meet the need.
     pub headroom: f64,
-    /// The bottleneck at the stated load multiplied by `headroom`. If there is no bottleneck, the
-    /// busiest component.
+    /// The bottleneck when the load is `headroom` times the stated load. If there is no bottleneck,
+    /// the busiest component.
     pub binds: String,
-    /// Price divided by the stated request rate multiplied by `headroom`.
+    /// Price divided by the highest request rate that the configuration sustains.
     pub price_per_request_per_s: f64,
     /// Price per 10^9 bytes of usable capacity.
     pub price_per_gb: f64,
@@ -81,7 +80,7 @@ pub struct ClosestDocument {
     pub why: String,
 }
 
-/// Builds the document of an answer.
+/// Builds the JSON document of a capacity plan.
 pub fn of(question: &Question, answer: &Answer, currency: &str) -> CapacityDocument {
     CapacityDocument {
         halfpower: Program::this(),
@@ -150,7 +149,7 @@ fn counts(counts: &Counts) -> String {
         (counts.excluded_by_bounds, "excluded by bounds"),
         (counts.missed, "too slow in simulation"),
         (counts.met, "meet the need"),
-        (counts.not_cheaper, "not judged because they cost more"),
+        (counts.not_cheaper, "not judged, because cheaper ones meet the need"),
     ];
     let named = parts.iter().filter(|(count, _)| *count > 0);
     let named: Vec<String> = named.map(|(count, what)| format!("{count} {what}")).collect();

@@ -1,12 +1,12 @@
 //! Decides whether a configuration meets a need, first by closed-form bounds and then by
 //! simulation.
 //!
-//! The bounds of `simulator::bounds` are upper limits of the throughput of each stream when it runs
-//! alone. For each stream that a component serves, the component is busy for at least the share
-//! rate / bound of its time (utilisation law). If these shares add up to more than 1, the
-//! configuration cannot meet the need. Configurations that the bounds do not exclude are simulated.
-//! In the simulation, all streams run together as open loops with Poisson arrivals, and every
-//! stated rate and latency limit must be met.
+//! `simulator::bounds` computes the highest throughput of each component for a stream that runs
+//! alone. A stream that needs throughput X keeps a component with bound B busy for at least the
+//! share X / B of the time (utilisation law). If the shares of all streams add up to more than 1 at
+//! a component, the configuration cannot meet the need. Otherwise it is simulated: all streams run
+//! together as open loops with Poisson arrivals, and every stated rate and latency limit must be
+//! met.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -22,24 +22,24 @@ use workload::{Arrival, Pattern, Sample, Workload};
 use crate::plan::candidate::{Candidate, Catalogue};
 use crate::plan::need::{Need, Stream};
 
-/// Queue depth for which the bounds are computed. It is so large that bounds on outstanding
-/// requests have no effect.
+/// Queue depth for which the bounds are computed. It is so large that the number of outstanding
+/// requests is never the limit.
 const DEPTH_OF_BOUNDS: u32 = 1 << 20;
 /// Maximum number of outstanding requests of one stream.
 const DEPTH_MAX: u32 = 256;
 /// Maximum total size of the buffers of one stream (bytes).
 const BUFFER_BYTES: u64 = 64 << 20;
-/// Minimum number of requests of the slowest stream in a simulation. Ten of 1000 requests are
-/// slower than the 99th percentile.
+/// Minimum number of requests of the slowest stream in a simulation. Of 1000 requests, 10 are
+/// slower than the p99, which is enough to estimate it.
 const REQUESTS_MIN: f64 = 1000.0;
 /// Maximum number of requests of all streams in a simulation.
 const REQUESTS_MAX: f64 = 200_000.0;
 /// Minimum and maximum duration of a simulation (ns of simulated time).
 const TIME_NS: (f64, f64) = (5e8, 6e10);
-/// Maximum time by which a stream may complete its last request after the end of the run: a share
+/// Maximum time from the end of the run to the completion of the last request of a stream: a share
 /// of the run, plus a time (ns). A stream that takes longer has a backlog and misses its rate.
 const BACKLOG: (f64, f64) = (0.05, 1e7);
-/// Alignment of the parts into which sequential streams divide the file (bytes).
+/// Alignment of the part of the file that each sequential stream uses (bytes).
 const ALIGNMENT: u64 = 1 << 20;
 
 /// The result of judging a configuration.
@@ -47,7 +47,8 @@ const ALIGNMENT: u64 = 1 << 20;
 pub enum Judgement {
     /// The volume is smaller than the stated capacity. Contains the size of the volume (bytes).
     TooSmall(u64),
-    /// The need is impossible to meet, because a component would need a utilisation above 100%.
+    /// The need cannot be met, because a component would have to be busy for more than 100% of the
+    /// time.
     Excluded(Excluded),
     /// The simulation misses a rate or exceeds a latency limit.
     Misses(Outlook),
@@ -55,12 +56,12 @@ pub enum Judgement {
     Meets(Outlook),
 }
 
-/// A component that makes a configuration impossible.
+/// A component that is too slow for the need.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Excluded {
     /// Name of the component.
     pub part: String,
-    /// Minimum utilisation that the need causes, which is above 1.
+    /// Lower bound of the utilisation that the need requires. It is above 1.
     pub utilisation: f64,
 }
 
@@ -69,7 +70,7 @@ pub struct Excluded {
 pub struct Outlook {
     /// Results of each stream of the need.
     pub streams: Vec<StreamOutlook>,
-    /// The bottleneck. If there is no bottleneck, the busiest component.
+    /// Name of the bottleneck, or of the busiest component if there is no bottleneck.
     pub busiest: String,
     /// Utilisation of the bottleneck, or of the busiest component if there is no bottleneck (0 to
     /// 1).
@@ -116,12 +117,12 @@ fn capacity_of(system: &System) -> u64 {
     SimWorld::new(system, 0).files(Caching::Direct)[0].size_bytes()
 }
 
-/// Returns the component that would need the highest utilisation, or `None` if no component would
-/// need more than 100%.
+/// Returns the component with the highest required utilisation. Returns `None` if this utilisation
+/// is at most 100%.
 fn excluded(system: &System, need: &Need) -> Option<Excluded> {
     let caching = simulated::caching_of(system);
-    // Loads are added for each part, not for each name. Two parts may have the same name, and one
-    // part may have several names.
+    // Loads are summed by part and not by name, because two parts can have the same name, and one
+    // part can have several names.
     let mut parts: BTreeMap<Part, Load> = BTreeMap::new();
     for stream in &need.streams {
         let shape = Shape {
@@ -145,11 +146,11 @@ fn excluded(system: &System, need: &Need) -> Option<Excluded> {
 /// The load that all streams of a need cause on one part.
 #[derive(Default)]
 struct Load {
-    /// Sum of the shares of the part's time that the streams need.
+    /// Share of the time for which all streams together keep the part busy. It can exceed 1.
     utilisation: f64,
-    /// The largest share that a single stream needs.
+    /// Largest share of the time for which a single stream keeps the part busy.
     largest: f64,
-    /// Name that the part has for the stream with the largest share.
+    /// Name of the part, as given for the stream with the largest share.
     name: String,
 }
 
@@ -162,7 +163,6 @@ impl Load {
     }
 }
 
-/// Simulates all streams together.
 fn simulate(system: &System, need: &Need, capacity_bytes: u64) -> Outcome<Outlook> {
     let run_ns = run_ns(need);
     let workloads: Vec<Workload> =
@@ -187,8 +187,8 @@ fn simulate(system: &System, need: &Need, capacity_bytes: u64) -> Outcome<Outloo
     })
 }
 
-/// Returns the duration of the simulation (ns). The duration suffices for the percentiles of the
-/// slowest stream, unless all streams would exceed the maximum number of requests in this time.
+/// Returns the duration of the simulation (ns). It is long enough for `REQUESTS_MIN` requests of
+/// the slowest stream, unless all streams together would exceed `REQUESTS_MAX` requests.
 fn run_ns(need: &Need) -> u64 {
     let rates = || need.streams.iter().map(|stream| stream.requests_per_s);
     let slowest = rates().fold(f64::INFINITY, f64::min);
@@ -230,7 +230,8 @@ fn outlook(stream: &Stream, sample: &Sample) -> StreamOutlook {
     }
 }
 
-/// Describes the limit that a stream missed: its rate or its latency limit.
+/// Describes what a stream missed, either its rate or its latency limit. Returns `None` if it
+/// missed neither.
 fn missed(stream: &Stream, sample: &Sample, run_ns: u64) -> Option<String> {
     let took_ns = sample.end_ns.saturating_sub(sample.start_ns) as f64;
     let latency = &sample.operations[usize::from(stream.op == Op::Write)].latency;
@@ -298,8 +299,7 @@ mod tests {
 
     #[test]
     fn shares_of_one_part_add_up_though_streams_call_it_differently() {
-        // Reads occupy the bus at the rate of PCI, and writes occupy it at the rate of the SCSI
-        // adapter.
+        // The bus transfers reads at the rate of PCI, and writes at the rate of the SCSI adapter.
         let system = striped(("", ""));
         let of = |need: &str| excluded(&system, &Need::parse(need).unwrap());
         assert_eq!(of("reads 64k 55MB/s"), None);
@@ -311,8 +311,8 @@ mod tests {
 
     #[test]
     fn parts_of_the_same_name_do_not_add_up() {
-        // PCI and the bus are each busy for less than 100% of the time, but their shares add up to
-        // more than 100%.
+        // PCI and the bus have the same name here. Each is busy for less than 100% of the time, but
+        // the sum is more than 100%.
         let need = Need::parse("reads 64k 70MB/s").unwrap();
         let system = striped(("\"PCI\"", "\"Ultra160 SCSI\""));
         assert!(system.links.iter().any(|link| link.name == system.bus.name));

@@ -18,17 +18,17 @@ const REQUESTS_PER_S_MAX: f64 = 1e8;
 /// The requirements that the storage must meet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Need {
-    /// The request streams, which all run at the same time. At least one.
+    /// One or more request streams, which all run at the same time.
     pub streams: Vec<Stream>,
     /// Required usable capacity (bytes). None if no capacity was stated.
     pub capacity_bytes: Option<u64>,
     /// Number of failed devices that the data must survive.
     pub survives: u32,
-    /// Whether a write must be durable when it completes. Write caches are then off.
+    /// Whether a write must be durable when it completes. If so, the write caches are off.
     pub durable: bool,
 }
 
-/// A stream of equal requests that arrive at a fixed mean rate.
+/// A stream of requests of one size that arrive at a fixed mean rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stream {
     /// Whether the stream reads or writes.
@@ -80,7 +80,8 @@ impl Need {
     /// Parses a need.
     ///
     /// # Errors
-    /// If a clause is wrong. The message contains the clause and its correct form.
+    /// If a clause is invalid, or if there are neither reads nor writes. The message shows the
+    /// correct form.
     pub fn parse(text: &str) -> Result<Need, String> {
         let mut need =
             Need { streams: Vec::new(), capacity_bytes: None, survives: 0, durable: false };
@@ -107,8 +108,8 @@ impl Need {
                 self.capacity_bytes = Some(units::parse_size(size)?);
             }
             ("survives", [count]) => {
-                let count = count.parse().map_err(|_| "specify a number of devices, such as 1")?;
-                self.survives = count;
+                let what = "specify the number of devices that may fail, such as 1";
+                self.survives = count.parse().map_err(|_| what)?;
             }
             ("durable", []) => self.durable = true,
             ("capacity", [_]) => return Err("the capacity is stated twice".into()),
@@ -130,8 +131,8 @@ impl Need {
     }
 }
 
-/// Parses `SIZE RATE [random|sequential] [pN<TIME]`. If the order of the offsets is not stated, a
-/// rate in requests means random, and a rate in bytes means sequential.
+/// Parses `SIZE RATE [random|sequential] [pN<TIME]`. Without `random` or `sequential`, the offsets
+/// are random if the rate is in requests, and sequential if it is in bytes.
 fn stream(op: Op, words: &[&str]) -> Result<Stream, String> {
     let [size, rate, rest @ ..] = words else {
         return Err("a size and a rate are needed, such as 8k 20000/s or 64k 300MB/s".into());

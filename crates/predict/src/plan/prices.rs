@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-/// The built-in price list. It contains the prices of Table 2 of the papers, and assumed prices of
-/// typical current systems.
+/// The built-in price list. It contains prices from Table 2 of Chung et al. 2000, and assumed
+/// prices of typical current systems.
 pub const BUILT_IN: &str = include_str!("prices.toml");
 
 /// Prefix of the `source` text that marks a price as assumed.
@@ -94,8 +94,8 @@ impl SystemPrices {
         Ok(())
     }
 
-    /// Returns the price of a configuration with the host, adapters, devices and, if there is one,
-    /// the RAID controller.
+    /// Returns the price of the host, of `devices` devices and their adapters, and of the RAID
+    /// controller if `has_controller` is true.
     pub fn of(&self, devices: u32, has_controller: bool) -> f64 {
         let adapters = devices.div_ceil(self.adapter.devices);
         let controller = self.controller.as_ref().filter(|_| has_controller);
@@ -105,13 +105,14 @@ impl SystemPrices {
             + controller.map_or(0.0, |part| part.price)
     }
 
-    /// Returns the number of buses for `devices` devices, as the value of `buses` in a system file.
+    /// Returns the number of buses for `devices` devices. 0 means that each device has a separate
+    /// bus.
     pub fn buses(&self, devices: u32) -> u32 {
         let adapters = devices.div_ceil(self.adapter.devices);
         (adapters * self.adapter.buses).min(devices)
     }
 
-    /// Returns true if the price of any part is only assumed.
+    /// Returns true if the price of any part is an assumption instead of a published price.
     pub fn is_assumed(&self) -> bool {
         let sources = [&self.host.source, &self.adapter.source, &self.device.source];
         let controller = self.controller.as_ref().map(|part| &part.source);

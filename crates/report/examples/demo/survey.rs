@@ -1,8 +1,8 @@
-//! A fictitious survey of a virtual disk with a time per request, a maximum rate and a link.
+//! A fictitious survey of a virtual disk.
 //!
-//! A small model of such a disk computes the points. Half-power points, key figures, findings,
-//! advice and ladder are computed from the points, so text and charts agree. Nothing is measured,
-//! and the result is the same on every machine.
+//! A small model of the disk computes the points. Half-power points, key figures, findings, advice
+//! and ladder are computed from the points, so text and charts agree. Nothing is measured, and the
+//! result is the same on every machine.
 
 use report::model::{Advice, Finding, KeyFigure, State, Tone, Verdict};
 use report::units::{bytes, count, nanoseconds, percent, rate};
@@ -81,8 +81,8 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
 }
 
-/// Returns the rate of a device that has a time per request and a time per byte, at the queue depth
-/// `depth` (bytes per second).
+/// Returns the throughput of requests of `size` bytes at the queue depth `depth` (bytes per
+/// second). In the model, a request needs a fixed time plus a time per byte.
 fn modelled_rate(size: f64, depth: f64, fixed_ns: f64, top: f64) -> f64 {
     let alone = size / (fixed_ns * 1e-9 + size / top * 1.4);
     let offered = alone * depth;
@@ -161,7 +161,6 @@ fn point(
     }
 }
 
-/// Finds the point with these properties.
 fn find<'a>(
     points: &'a [PointView],
     pattern: Pattern,
@@ -176,7 +175,7 @@ fn find<'a>(
             && point.request_bytes == request_bytes
             && point.depth == depth
     };
-    points.iter().find(wanted).expect("the points of this survey are known")
+    points.iter().find(wanted).expect("the demo survey has this point")
 }
 
 fn read<'a>(points: &'a [PointView], caching: &str, size: u64, depth: u32) -> &'a PointView {
@@ -197,11 +196,11 @@ fn mib_per_s(point: &PointView) -> String {
 }
 
 fn ns(value: Option<f64>) -> String {
-    nanoseconds(value.expect("every point of this survey has this value"))
+    nanoseconds(value.expect("every point of the demo survey has latencies"))
 }
 
 fn cpu_per_mib(point: &PointView) -> f64 {
-    let per_request = point.cpu_lower_ns_per_request.expect("every point has a lower bound");
+    let per_request = point.cpu_lower_ns_per_request.expect("every point has a CPU time");
     per_request * MIB as f64 / point.request_bytes as f64
 }
 
@@ -272,7 +271,7 @@ fn findings(points: &[PointView]) -> Vec<Finding> {
     vec![
         finding(
             Tone::Good,
-            format!("Reads reach {} of the link ({}).", percent(value / LINK), label(fast)),
+            format!("Reads reach {} of the link rate ({}).", percent(value / LINK), label(fast)),
             format!("{}, 95% interval {} to {}.", rate(value), rate(low), rate(high)),
         ),
         finding(
@@ -290,9 +289,12 @@ fn findings(points: &[PointView]) -> Vec<Finding> {
         ),
         finding(
             Tone::Note,
-            format!("Buffering costs {:.0} times the CPU per MiB.", per_mib[0] / per_mib[1]),
             format!(
-                "{} compared with {}, including the copy.",
+                "Buffered reads use {:.0} times as much CPU time per MiB as direct reads.",
+                per_mib[0] / per_mib[1]
+            ),
+            format!(
+                "Buffered reads take {} per MiB, including the copy, and direct reads take {}.",
                 nanoseconds(per_mib[0]),
                 nanoseconds(per_mib[1])
             ),
@@ -422,9 +424,9 @@ fn cost_models(points: &[PointView]) -> Vec<CostModelView> {
 fn distributions(points: &[PointView]) -> Vec<DistributionView> {
     let distribution = |name: &str, point: &PointView| {
         let [typical, p99] = [point.latency_p50_ns, point.latency_p99_ns]
-            .map(|quantile| quantile.expect("every point of this survey has both"));
-        // The distribution is a logistic curve over the logarithm of latency. It passes through
-        // both quantiles.
+            .map(|quantile| quantile.expect("every point has a median and a p99"));
+        // The distribution is a logistic curve over the logarithm of latency. It passes through the
+        // median and the p99.
         let spread = (p99 / typical).ln() / (0.99f64 / 0.01).ln();
         let step = |index: i32| {
             let z = f64::from(index) / 20.0;

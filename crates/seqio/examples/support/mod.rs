@@ -1,5 +1,5 @@
-//! Code shared by the paper's sample programs: aligned memory, eviction of files from the page
-//! cache, and the comparison of two programs.
+//! Code shared by the sample programs of Riedel, van Ingen and Gray (1997): aligned memory,
+//! eviction of files from the page cache, and the comparison of two programs.
 #![allow(dead_code, reason = "each program uses only some of the functions")]
 #![allow(clippy::print_stdout, reason = "an example prints to the terminal")]
 #![allow(clippy::disallowed_methods, reason = "an example may read the clock")]
@@ -14,7 +14,7 @@ use rustix::fs::{Advice, OFlags, fadvise};
 
 /// Request size of the paper's programs (bytes).
 pub const REQUEST_BYTES: usize = 64 << 10;
-/// Number of requests in flight of the asynchronous programs.
+/// Number of requests that the asynchronous programs keep in flight.
 pub const DEPTH: usize = 8;
 /// Number of runs of each program.
 const ROUNDS: usize = 5;
@@ -48,7 +48,7 @@ pub fn compare(
     Ok(())
 }
 
-/// Returns the path of the file to read, from the command line.
+/// Returns the path of the file to read, which is the argument of the program.
 pub fn file_to_read() -> PathBuf {
     match &std::env::args_os().collect::<Vec<_>>()[..] {
         [_, path] => PathBuf::from(path),
@@ -56,8 +56,8 @@ pub fn file_to_read() -> PathBuf {
     }
 }
 
-/// Returns the path of the file to create and its size (bytes), from the command line. The size is
-/// a multiple of the request size.
+/// Returns the path of the file to create and its size (bytes), which are the arguments of the
+/// program. The size is a multiple of the request size.
 pub fn file_to_write() -> (PathBuf, u64) {
     let arguments: Vec<String> = std::env::args().collect();
     match &arguments[..] {
@@ -89,12 +89,12 @@ pub fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens a file with O_DIRECT, which corresponds to the paper's FILE_FLAG_NO_BUFFERING.
+/// Opens a file with O_DIRECT. The paper's programs use FILE_FLAG_NO_BUFFERING.
 pub fn direct(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.custom_flags(OFlags::DIRECT.bits() as i32).open(path)
 }
 
-/// Page-aligned memory for direct requests, which corresponds to the paper's VirtualAlloc.
+/// Page-aligned memory for direct requests. The paper's programs use VirtualAlloc.
 pub struct Pages {
     memory: Vec<u8>,
     begin: usize,

@@ -39,8 +39,8 @@ pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> 
                     watch.written(at).map_err(by_watcher)?;
                     continue;
                 }
-                // If the kernel cannot copy or copies nothing, reads and writes show the cause: an
-                // error, or the end of the file.
+                // If the kernel cannot copy or copies nothing, a read and a write are used instead.
+                // They show the cause, which is an error or the end of the file.
                 _ => use_copy_range = false,
             }
         }

@@ -1,9 +1,9 @@
-//! Copies a file with concurrent reads and writes through the same buffers. A slot is filled from
-//! the source, shown to the watcher in order, written to the destination, and reused.
+//! Copies a file with concurrent reads and writes through the same buffers (slots). A buffer is
+//! filled from the source, shown to the watcher in file order, written to the destination, and
+//! reused.
 //!
-//! If other programs may read the destination, a write that extends the file is the only write in
-//! flight, so that the file size never covers unwritten data. To compensate, these writes are
-//! larger.
+//! If other programs may read the destination, only one write is in flight at a time, so that the
+//! file size never covers unwritten data. These writes are larger, to make up for the lower depth.
 
 use std::collections::VecDeque;
 
@@ -22,7 +22,7 @@ const ONE_BY_ONE_BYTES: u32 = 4 << 20;
 /// Number of slots if only one write is in flight at a time.
 const ONE_BY_ONE_SLOTS: u32 = 4;
 
-/// A piece of the file that is being read, is waiting, or is being written.
+/// A piece of the file that is being read, waits to be written, or is being written.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     /// Slot that holds the piece. None for a hole.
@@ -97,13 +97,13 @@ pub(super) fn run(
     };
     copying.make_room(pipeline.holes.may_exist()).map_err(on_target(None))?;
     let copied = pipeline.pump(copying, watch);
-    // All requests must end before this function returns, also after an error.
+    // All requests must end before this function returns, even after an error.
     pipeline.requests.drain();
     let bytes = match copied {
         Ok(bytes) => bytes,
         Err(error) => {
             if one_by_one {
-                // This also releases blocks that were reserved beyond the end.
+                // Setting the size also releases blocks that were reserved beyond the end.
                 let _ = copying.set_size(pipeline.written);
             }
             return Err(error);
@@ -123,7 +123,7 @@ impl Pipeline {
         format!("{source} reads, {target} writes, {kib} KiB x {slots}, {engine_kind}")
     }
 
-    /// Runs the copy. Returns the end of the source (bytes).
+    /// Copies the data until the end of the source. Returns the offset of this end (bytes).
     fn pump(&mut self, copying: &mut Copying, watch: &mut dyn Watch) -> Result<u64> {
         loop {
             self.read_ahead(copying.size);

@@ -1,9 +1,9 @@
 //! Reads with several requests in flight, from one file or round-robin from several files.
 //!
-//! The stream is divided at multiples of the request size, so that all blocks after the first block
-//! are whole and aligned. Blocks that were read ahead wait in a queue in file order. One slot is
-//! lent to the program while the other slots are filled. Holes are also in the queue, but need no
-//! request.
+//! Requests start at multiples of the request size, so that only the first and the last block can
+//! be shorter than a request. Blocks that were read ahead wait in a queue in file order. The
+//! program uses the buffer of one block while the other buffers are filled. Holes are also in the
+//! queue, but need no request.
 
 use std::collections::VecDeque;
 use std::io;
@@ -26,7 +26,6 @@ enum Ahead {
 }
 
 impl Ahead {
-    /// Returns the end of the block or hole (bytes).
     fn end(&self) -> u64 {
         match *self {
             Ahead::Slot { offset, length, .. } | Ahead::Hole { offset, length } => {
@@ -36,7 +35,7 @@ impl Ahead {
     }
 }
 
-/// The block that is lent to the program.
+/// The block that the program is using.
 #[derive(Clone, Copy, Debug)]
 enum Present {
     Nothing,
@@ -44,7 +43,7 @@ enum Present {
     Hole { length: u32 },
 }
 
-/// A stream with requests in flight.
+/// A reader that keeps several requests in flight.
 #[derive(Debug)]
 pub(super) struct Deep {
     requests: Requests,
@@ -56,17 +55,17 @@ pub(super) struct Deep {
     zeros: Vec<u8>,
     free: Vec<u32>,
     queue: VecDeque<Ahead>,
-    /// Number of queue entries that have a slot.
+    /// Number of queue entries that are blocks and not holes.
     in_flight: u32,
     present: Present,
     /// Offset of the current block (bytes).
     offset: u64,
     /// Offset of the next request (bytes).
     next: u64,
-    /// End of the stream when the size was last checked (bytes).
+    /// Size of the stream when the size was last checked (bytes).
     size: u64,
-    /// Offset at which a read returned no bytes, although the file was longer when its size was
-    /// last checked. None if this did not happen.
+    /// Offset at which a read returned no bytes although the reported file size is larger. None if
+    /// no read did this.
     nothing_at: Option<u64>,
 }
 
@@ -76,7 +75,7 @@ impl Deep {
         Deep::of(options, vec![opened.clone()], None, opened.size()?, plan.clone())
     }
 
-    /// Creates a reader that reads several files round-robin.
+    /// Creates a reader of a stream that is striped over several files.
     pub fn striped(options: &Options, members: &[Opened], chunk_bytes: u64) -> io::Result<Deep> {
         let layout = Layout::new(members.len(), chunk_bytes).map_err(crate::error::of_engine)?;
         let size = striped_size(members, &layout)?;
@@ -163,13 +162,13 @@ impl Deep {
         }
     }
 
-    /// Continues at another offset.
+    /// Discards all blocks, and continues at another offset.
     pub fn move_to(&mut self, offset: u64) {
         self.stop();
         (self.offset, self.next) = (offset, offset);
     }
 
-    /// Skips to an offset that was already requested. Returns false for any other offset.
+    /// Skips to an offset in a block or hole of the queue. Returns false for any other offset.
     pub fn skip_to(&mut self, offset: u64) -> bool {
         if offset < self.offset || offset >= self.next {
             return false;
@@ -212,7 +211,6 @@ impl Deep {
         self.depth.restart();
     }
 
-    /// Releases the current block.
     fn release(&mut self) {
         let length = match std::mem::replace(&mut self.present, Present::Nothing) {
             Present::Nothing => 0,
@@ -269,8 +267,8 @@ impl Deep {
     }
 
     /// Waits for the read of a slot and makes its data the current block. Returns false if the read
-    /// returned no bytes, because the file ended. Bytes that were read before an error become a
-    /// block, and the next call reads again from the offset of the error.
+    /// returned no bytes because the file has ended. If bytes were read before an error, they
+    /// become a block, and the next call tries again at the offset of the error.
     fn take(&mut self, slot: u32, offset: u64, skip: u32, length: u32) -> io::Result<bool> {
         self.in_flight -= 1;
         self.requests.submit()?;
@@ -306,7 +304,7 @@ impl Deep {
         Ok(true)
     }
 
-    /// Issues requests until the number in flight is the current depth.
+    /// Issues requests until the current depth is reached.
     fn read_ahead(&mut self) {
         let holes_most = 2 * self.requests.slots() as usize;
         while self.next < self.size && self.queue.len() - (self.in_flight as usize) < holes_most {
@@ -342,8 +340,9 @@ impl Deep {
     }
 }
 
-/// Returns the size of a stream that is striped over several files (bytes). If not all of them are
-/// regular files, only complete rows of the stripe count.
+/// Returns the size of a stream that is striped over several files (bytes). If any of the files is
+/// not a regular file (for example a block device), every file contributes as many whole chunks as
+/// the smallest file has.
 ///
 /// # Errors
 /// If the sizes of the files do not form a stripe.

@@ -21,14 +21,13 @@ const DROP_CACHE_BYTES: u64 = 8 << 20;
 /// Size of the first read after a seek if the program does not specify a size (bytes).
 const AFTER_SEEK_BYTES: usize = 8 << 10;
 
-/// A reader that reads through the page cache.
 #[derive(Debug)]
 pub(super) struct Plain {
     /// The file. None after the file was returned to the caller.
     file: Option<Arc<File>>,
     has_offsets: bool,
     buffer: Vec<u8>,
-    /// Offset of the first page boundary in the buffer (bytes).
+    /// Offset of the data in the buffer (bytes). Large reads start at a page boundary.
     page: usize,
     /// Size of the next read (bytes).
     next_bytes: usize,
@@ -38,7 +37,7 @@ pub(super) struct Plain {
     offset: u64,
     /// Length of the data in the buffer (bytes).
     filled: usize,
-    /// End of the file when it was opened (bytes).
+    /// Size of the file when it was opened (bytes). 0 if unknown.
     end_when_opened: u64,
     /// End of the data that were dropped from the page cache (bytes). None if pages are not
     /// dropped.
@@ -47,8 +46,8 @@ pub(super) struct Plain {
 
 impl Plain {
     /// Creates a reader that starts at `offset`. `left` is the remaining size of the file (bytes),
-    /// if known. With `leaves`, the pages that the reader brings into the page cache are dropped
-    /// again.
+    /// if known. If `leaves` is true, the reader drops the pages that it brings into the page
+    /// cache.
     pub fn new(
         opened: &Opened,
         plan: &Plan,
@@ -57,8 +56,9 @@ impl Plain {
         leaves: bool,
     ) -> Plain {
         let request_bytes = plan.request_bytes.min(1 << 20) as usize;
-        // The first read is one byte larger than the remaining file, so that it also detects the
-        // end. A size of 0 is ignored, because files in /proc report a size of 0.
+        // The first read asks for one byte more than the rest of the file, because a read that
+        // fills the buffer would double the size of the next read. A size of 0 is ignored, because
+        // files in /proc report a size of 0.
         let whole = left.filter(|left| *left > 0 && *left < request_bytes as u64);
         let next_bytes = whole.map_or(request_bytes, |left| left as usize + 1);
         Plain {
@@ -75,7 +75,7 @@ impl Plain {
         }
     }
 
-    /// Creates a reader after a seek. Its first read is small.
+    /// Creates a reader for use after a seek, with a small first read.
     pub fn after_seek(opened: &Opened, plan: &Plan, offset: u64) -> Plain {
         let mut plain = Plain::new(opened, plan, offset, None, false);
         plain.next_bytes = AFTER_SEEK_BYTES;
@@ -124,7 +124,7 @@ impl Plain {
         }
     }
 
-    /// Tells the reader how many bytes the program wants to read after a seek.
+    /// Sets the size of the first read after a seek to the number of bytes that the program wants.
     pub fn expect(&mut self, bytes: usize) {
         if self.filled == 0 && self.next_bytes == AFTER_SEEK_BYTES {
             self.next_bytes = bytes.clamp(PAGE_BYTES, self.request_bytes.max(PAGE_BYTES));
@@ -168,14 +168,14 @@ impl Plain {
         Ok(())
     }
 
-    /// Drops pages from the page cache after every [`DROP_CACHE_BYTES`] bytes. The dropped pages
-    /// are those that were read since the last drop.
+    /// Drops the pages that were read since the last drop, if they have at least
+    /// [`DROP_CACHE_BYTES`] bytes.
     fn drop_cached_pages(&mut self) {
         let (Some(from), Some(file)) = (self.dropped_to, &self.file) else { return };
         if let Some(length) =
             self.offset.checked_sub(from).filter(|bytes| *bytes >= DROP_CACHE_BYTES)
         {
-            // A failure is harmless, because the pages then only stay in the page cache.
+            // A failure is harmless: the pages only stay in the page cache.
             let _ = fadvise(&**file, from, NonZeroU64::new(length), Advice::DontNeed);
             self.dropped_to = Some(self.offset);
         }

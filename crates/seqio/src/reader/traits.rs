@@ -1,5 +1,6 @@
-//! Implements the traits of the standard library for the reader. [`BufRead`] lends the block
-//! itself. [`Read`] copies from the block, or reads directly into the caller's memory.
+//! Implements the standard library traits [`BufRead`], [`Read`] and [`Seek`] for the reader.
+//! [`BufRead`] lends the current block without copying. [`Read`] copies from the block, or reads
+//! directly into the memory of the caller.
 
 use std::io::{self, BufRead, Read, Seek, SeekFrom};
 
@@ -56,9 +57,8 @@ impl Read for Reader {
                 self.advance()?;
                 continue;
             }
-            // The data are read directly into the caller's memory. The first read has the remaining
-            // size of the file plus one byte, so that this read also detects the end. If the file
-            // has grown, small reads follow.
+            // The data are read directly into the caller's memory. If the file has grown, small
+            // reads follow after the expected end.
             let wanted = plain.left().clamp(GROWN_BYTES, READ_BYTES_MAX) as usize + 1;
             let start = into.len();
             into.resize(start + wanted, 0);
@@ -72,10 +72,10 @@ impl Read for Reader {
     }
 }
 
-/// Minimum size of a read in `read_to_end`, to which one byte is added (bytes). Reads have this
-/// size if the file has grown.
+/// One less than the minimum size of a read in `read_to_end` (bytes). Reads beyond the expected end
+/// of the file have the minimum size.
 const GROWN_BYTES: u64 = 511;
-/// Maximum size of a read in `read_to_end`, to which one byte is added (bytes).
+/// One less than the maximum size of a read in `read_to_end` (bytes).
 const READ_BYTES_MAX: u64 = 1 << 20;
 
 impl Seek for Reader {

@@ -1,5 +1,5 @@
-//! Parses and writes the tuning file. Only the small part of TOML that the file needs is supported,
-//! to avoid a dependency on a TOML library.
+//! Parses and writes the tuning file. To avoid a dependency on a TOML library, this module supports
+//! only the part of TOML that the file needs.
 //!
 //! ```text
 //! [storage."Model Serial"]
@@ -172,7 +172,7 @@ fn escaped(characters: &mut std::str::CharIndices) -> Result<char, String> {
     }
 }
 
-/// Parses a character whose code is given by `digits` hexadecimal digits.
+/// Parses a Unicode escape with `digits` hexadecimal digits.
 fn unicode_escape(characters: &mut std::str::CharIndices, digits: usize) -> Result<char, String> {
     let hex: String = characters.by_ref().take(digits).map(|(_, digit)| digit).collect();
     let code = u32::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == digits);

@@ -1,14 +1,16 @@
 //! Writes with requests in flight, to one file or round-robin to several files.
 //!
-//! A block is written when it is filled to the next multiple of the request size, so all blocks
-//! except the first and the last block are whole and aligned. Unaligned parts are written through
-//! the page cache, in pages that no direct write changes at the same time.
+//! Blocks end at multiples of the request size, so only the first and the last block can be
+//! unaligned or shorter than a request. A full block is written. Unaligned parts are written
+//! through the page cache, in pages that no direct write changes at the same time.
 //!
-//! A write that extends a file is the only write in flight, so that the file size never exceeds the
-//! written bytes, in whatever order writes complete. Such a write is as large as several requests.
-//! Space is reserved beyond the end of the file in growing steps, and unused space is released.
-//! Several writes are in flight at once only within the file size, or if nobody reads the file
-//! ([`Options::unseen`]).
+//! A write that extends the file is never in flight together with another write. Otherwise, a later
+//! write could complete first, and the file size would exceed the written bytes. Because such a
+//! write is alone, it is as large as several requests. Several writes are in flight only within the
+//! file size, or if nobody reads the file ([`Options::unseen`]).
+//!
+//! Space is reserved beyond the end of the file in growing steps. Unused space is released at the
+//! end.
 
 use std::collections::VecDeque;
 use std::io;
@@ -21,9 +23,10 @@ use crate::opened::Opened;
 use crate::options::{Options, Plan};
 use crate::requests::{ALIGNMENT_MAX, FilePaths, Requests, Transfer};
 
-/// Minimum and maximum step in which space is reserved (bytes).
+/// Minimum and maximum amount of disk space that is reserved at a time (bytes).
 const STEPS: std::ops::RangeInclusive<u64> = (64 << 20)..=(1 << 30);
-/// Minimum and maximum size of a write that extends a file, unless the options set it (bytes).
+/// Minimum and maximum size of a write that extends a file (bytes). The minimum does not apply if
+/// the options set the request size or the depth.
 const EXTENDING_BYTES: std::ops::RangeInclusive<u64> = (4 << 20)..=(8 << 20);
 
 /// A block that is being filled.
@@ -34,13 +37,13 @@ struct Filling {
     begin: u64,
     /// Capacity of the block (bytes).
     room: u32,
-    /// Number of bytes with which the program has filled the block.
+    /// Number of bytes that the program has filled.
     filled: u32,
     /// Number of bytes of the block that are already written.
     flushed: u32,
 }
 
-/// A stream with requests in flight.
+/// A writer that keeps several requests in flight.
 #[derive(Debug)]
 pub(super) struct Deep {
     requests: Requests,
@@ -54,22 +57,22 @@ pub(super) struct Deep {
     next: u64,
     /// End of the stream (bytes).
     end: u64,
-    /// File size that other programs see, without the writes in flight (bytes).
+    /// File size without the writes that are in flight (bytes).
     seen_end: u64,
     /// End of the reserved space (bytes).
     reserved: u64,
     /// Whether to reserve more space.
     reserves: bool,
-    /// Whether nobody reads the file before it is finished, so that the file size may exceed the
-    /// written bytes.
+    /// Whether the file size may exceed the written bytes, because nobody reads the file before it
+    /// is finished.
     unseen: bool,
-    /// Whether space beyond the written bytes was reserved, which must be released at the end.
+    /// Whether space was reserved beyond the written bytes. Such space must be released at the end.
     has_reserve: bool,
 }
 
 impl Deep {
-    /// Creates a writer to one file that starts at the offset `begin`, and updates the plan.
-    /// Returns None if there is no memory for requests.
+    /// Creates a writer of one file that starts at the offset `begin`. Updates the plan. Returns
+    /// None if there is no memory for requests.
     pub fn new(
         options: &Options,
         file: &Opened,
@@ -158,7 +161,7 @@ impl Deep {
         })
     }
 
-    /// Takes over data that `plain` has buffered.
+    /// Appends the data that `plain` has buffered.
     pub fn begin_with(&mut self, data: &[u8]) -> io::Result<()> {
         let mut data = data;
         while !data.is_empty() {
@@ -176,7 +179,6 @@ impl Deep {
         self.filling.map_or(self.next, |filling| filling.begin + u64::from(filling.filled))
     }
 
-    /// Returns the end of the stream (bytes).
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -259,7 +261,7 @@ impl Deep {
         Ok(())
     }
 
-    /// Returns whether a write increases the file size that other programs see.
+    /// Returns whether a write increases the file size.
     fn extends(&self, begin: u64, bytes: u32) -> bool {
         !self.unseen && begin + u64::from(bytes) > self.seen_end
     }
@@ -298,7 +300,7 @@ impl Deep {
         self.finish_all()
     }
 
-    /// Moves to another offset after a flush.
+    /// Moves to another offset. The caller must have flushed all data.
     pub fn move_to(&mut self, offset: u64) -> io::Result<()> {
         if let Some(filling) = self.filling.take() {
             self.free.push(filling.slot);
@@ -307,13 +309,13 @@ impl Deep {
         Ok(())
     }
 
-    /// Reserves space before a write beyond the reserved space. A whole step is reserved, so that
-    /// not every write reserves space.
+    /// Reserves disk space for data up to `end`, unless it is already reserved. More space than
+    /// needed is reserved, so that few writes have to reserve space.
     fn reserve_for(&mut self, end: u64) {
         if self.reserves && end > self.reserved {
             let step = (self.reserved / 2).clamp(*STEPS.start(), *STEPS.end());
-            // If there is no space for a whole step, nothing is reserved any more. A write then
-            // fails when the file system is full.
+            // If there is no space for a whole step, the writer stops reserving space. A later
+            // write fails when the file system is full.
             self.reserves &= self.reserve_to((self.reserved + step).max(end)).is_ok();
         }
     }
@@ -328,8 +330,8 @@ impl Deep {
         Ok(())
     }
 
-    /// Releases the space that is reserved beyond the written bytes. All data must be flushed.
-    /// Returns the end of the stream (bytes).
+    /// Releases the space that is reserved beyond the written bytes. The caller must have flushed
+    /// all data. Returns the end of the stream (bytes).
     pub fn give_back(&mut self) -> io::Result<u64> {
         let has_reserve = std::mem::take(&mut self.has_reserve);
         for (member, number) in self.members.iter().zip(0_u64..) {

@@ -25,7 +25,7 @@ pub(super) struct Plain {
     flushed: usize,
     /// Offset of the end of the stream (bytes).
     end: u64,
-    /// Whether disk space beyond the end of the file may be reserved. Such space must be released.
+    /// Whether disk space was reserved beyond the end of the file. Such space must be released.
     has_reserve: bool,
     is_regular: bool,
 }
@@ -62,7 +62,6 @@ impl Plain {
         self.begin + self.filled as u64
     }
 
-    /// Returns the offset of the start of the buffer in the stream (bytes).
     pub fn begin(&self) -> u64 {
         self.begin
     }
@@ -118,8 +117,8 @@ impl Plain {
     /// Moves to another offset. The caller must have flushed the buffer.
     pub fn move_to(&mut self, offset: u64) -> io::Result<()> {
         if !self.has_offsets {
-            // Seeking in a file that is opened for appending is allowed but has no effect, because
-            // all writes go to the end of the file.
+            // A seek in a file that was opened for appending has no effect, because all writes are
+            // made at the end of the file.
             let error = io::Error::new(io::ErrorKind::NotSeekable, "this file is not seekable");
             return if self.is_regular { Ok(()) } else { Err(error) };
         }

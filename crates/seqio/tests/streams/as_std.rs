@@ -1,6 +1,6 @@
-//! Tests of the behaviour that a replacement for `BufReader` and `BufWriter` must have: streams use
-//! and update the position of an open file, can append, let other programs see only written bytes,
-//! and return the file.
+//! Tests that readers and writers can replace `BufReader` and `BufWriter`. They use and update the
+//! position of an open file, append, return the file, and let other programs see only written
+//! bytes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Read, Seek, SeekFrom, Write};
@@ -40,8 +40,7 @@ fn a_file_that_is_appended_to_keeps_what_it_holds() {
             let mut writer = options.writer(file).unwrap();
             assert_eq!(writer.position(), before.len() as u64);
             writer.write_all(&more).unwrap();
-            // Another program appends to the same file while the writer is open. All data of the
-            // program and of the writer must be in the file.
+            // Another program appends to the file while the writer is open.
             writer.flush().unwrap();
             OpenOptions::new().append(true).open(&path).unwrap().write_all(b"other").unwrap();
             writer.write_all(b"end").unwrap();

@@ -10,10 +10,7 @@ use proptest::prelude::*;
 use seqio::{Cache, EngineKind, Options, Reader};
 use tempfile::TempDir;
 
-/// Error number of a call that a signal interrupted. The library retries such calls.
 const EINTR: i32 = 4;
-/// Error number of a call that failed because of a temporary lack of resources. The library retries
-/// such calls.
 const EAGAIN: i32 = 11;
 
 /// Creates a temporary directory in Cargo's target directory, where direct I/O usually works.

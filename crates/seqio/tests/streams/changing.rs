@@ -50,8 +50,8 @@ fn a_file_that_is_truncated_while_it_is_read_ends_there() {
         reader.read_exact(&mut all).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(2 * MIB as u64 + 77).unwrap();
         reader.read_to_end(&mut all).unwrap();
-        // Before the truncation, no mode had read ahead beyond 2 MiB. The reader therefore must not
-        // return data from beyond the new end.
+        // In every mode, read-ahead had covered less than 2 MiB when the file was truncated. The
+        // reader must therefore not return data from beyond the new end.
         assert_eq!(all.len(), 2 * MIB + 77, "{:?}", reader.plan());
         assert!(all[..] == wanted[..all.len()]);
         assert!(reader.next_block().unwrap().is_none());
@@ -60,7 +60,7 @@ fn a_file_that_is_truncated_while_it_is_read_ends_there() {
 
 #[test]
 fn a_file_shorter_than_its_reported_size_ends_early() {
-    // Files in sysfs report a size of one page.
+    // Files in sysfs report a size of one page, although their contents are shorter.
     let Ok(text) = std::fs::read("/sys/kernel/mm/transparent_hugepage/enabled") else { return };
     let options = Options::new().cache(Cache::Buffered).depth(2);
     let mut reader = options.open("/sys/kernel/mm/transparent_hugepage/enabled").unwrap();

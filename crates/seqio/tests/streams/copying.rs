@@ -157,7 +157,7 @@ fn a_file_of_nothing_but_holes_takes_no_space() {
 
 #[test]
 fn a_destination_that_others_see_is_never_larger_than_what_is_written() {
-    /// Checks at every call that the destination contains nothing but a prefix of the source.
+    /// Checks at every call that the destination is a prefix of the source.
     struct Looks {
         path: PathBuf,
         wanted: Vec<u8>,

@@ -17,8 +17,8 @@ fn run(example: &str, arguments: &[&str]) -> String {
     said
 }
 
-/// Returns the path of a built example. Cargo puts examples into the directory `examples`. This
-/// directory has the same parent as the directory `deps`, which contains the program of this test.
+/// Returns the path of a built example. Cargo puts test programs into `target/PROFILE/deps` and
+/// examples into `target/PROFILE/examples`.
 fn built(example: &str) -> PathBuf {
     let here = std::env::current_exe().unwrap();
     here.ancestors().nth(2).unwrap().join("examples").join(example)

@@ -1,5 +1,4 @@
-//! Tests of I/O errors: a program gets an error at the right offset and with the system's error
-//! number.
+//! Tests that a program gets an I/O error at the right offset and with the right error number.
 
 use std::io::{ErrorKind, Read, Write};
 

@@ -1,5 +1,5 @@
-//! Tests of a stream that is striped over several files: a reader returns the bytes in the order in
-//! which they were written, and the chunks have the layout of the papers.
+//! Tests of a stream that is striped over several files: a reader returns the written bytes, and
+//! the first chunk is in the first file.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,6 @@ proptest! {
         prop_assert_eq!(writer.finish().unwrap(), bytes as u64);
         let mut reader = reading.open_striped(&paths, chunk).unwrap();
         assert_same(&blocks(&mut reader).unwrap(), &wanted)?;
-        // As in the papers, the first chunk is in the first file.
         let first = std::fs::read(&paths[0]).unwrap();
         let chunk = (chunk as usize).min(bytes);
         assert_same(&first[..chunk], &wanted[..chunk])?;

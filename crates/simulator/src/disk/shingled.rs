@@ -1,6 +1,6 @@
-//! Computes the times of a shingled disk: writes to the media cache, reads of data in the media
-//! cache, and the cleaning of bands. Bands are cleaned when a write finds no room in the media
-//! cache, and when the host is idle. The module `shingles` contains the map.
+//! Computes the times of a shingled disk: of reads, of writes, and of the cleaning of bands. Bands
+//! are cleaned when the media cache has no room for a write, and while the host is idle. The module
+//! `shingles` records which data are in the media cache.
 
 use ioengine::Op;
 
@@ -8,9 +8,8 @@ use super::{Disk, MediaTimes};
 use crate::shingles::{Cleaning, Shingles};
 
 impl Disk {
-    /// Performs an operation of a shingled disk. Data are written to the media cache, after bands
-    /// were cleaned if there was no room. Data are read from the media cache or from the bands.
-    /// Returns the start and the end of the transfer (ns).
+    /// Performs a read or write of a shingled disk. Before a write, bands are cleaned until the
+    /// media cache has room. Returns the start and the end of the transfer (ns).
     pub(super) fn time_shingled(
         &mut self,
         shingles: &mut Shingles,

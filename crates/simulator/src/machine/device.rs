@@ -31,7 +31,7 @@ pub(crate) enum Mechanism {
 }
 
 impl Mechanism {
-    /// Creates the mechanism of one device, at a random rotational position.
+    /// Creates the mechanism of one device. A disk gets a random rotational position and speed.
     pub(super) fn new(system: &System, random: &mut Stream) -> Mechanism {
         match &system.drive {
             DriveModel::Disk(model) => {
@@ -46,7 +46,7 @@ impl Mechanism {
         }
     }
 
-    /// Returns the maximum delay of a completion by completion coalescing (ns).
+    /// Returns the maximum time for which completion coalescing delays a completion (ns).
     pub(super) fn coalesce_ns(&self) -> u64 {
         match self {
             Mechanism::Disk(_) => 0,
@@ -64,17 +64,18 @@ pub(crate) struct Device {
     pub(super) busy: bool,
     pub(super) working_on: u32,
     pub(super) busy_since_ns: u64,
-    /// Time that the controller has spent on its own work and on waiting for the media since
-    /// `busy_since_ns` (ns). The rest of the time since then is for the bus.
+    /// Times that the controller has spent on its own work and on waiting for the media since
+    /// `busy_since_ns` (ns). The rest of the time since `busy_since_ns` was spent on the bus.
     pub(super) work_ns: ControllerTimes,
     /// Busy time of the controller (ns).
     pub controller_ns: ControllerTimes,
     pub(super) jobs: VecDeque<Job>,
     /// Time before which the device does not answer commands (ns).
     pub(super) unresponsive_until_ns: u64,
-    /// Time for starting the arm (ns). The arm starts as soon as no command is outstanding.
+    /// Time that the device will take to start the arm, as soon as no command is outstanding (ns).
+    /// 0 if the arm need not be started.
     pub(super) start_ns: u64,
-    /// Time before which the device decodes no command, because it starts the arm (ns).
+    /// Time until which the device starts the arm and decodes no command (ns).
     pub(super) starting_until_ns: u64,
     pub(super) waiting_for_room: VecDeque<u32>,
     /// Maximum number of commands that the device accepts at the same time.

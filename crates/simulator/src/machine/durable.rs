@@ -1,46 +1,48 @@
 //! Simulates how Linux makes written pages durable: fsync, O_DSYNC, journal commits, and flushes of
-//! the devices' caches.
+//! device caches.
 //!
-//! A job writes the dirty pages of a file or of a range, and waits until the writes complete. If
-//! metadata that the job needs have changed, the job then waits for a commit of the journal.
-//! Otherwise the job flushes the devices. A commit writes the log, flushes the devices, writes the
-//! commit record, and flushes the devices again. Jobs that arrive during a commit share the next
-//! commit. These are the rules of ext4 in ordered mode
-//! (`ext4_sync_file` in `fs/ext4/fsync.c`, `jbd2_journal_commit_transaction` in `fs/jbd2/commit.c`,
-//! and `Documentation/filesystems/ext4/journal.rst`). The journal is in the middle of each volume.
+//! An fsync call or a write with O_DSYNC starts a job. The job writes the dirty pages of the file
+//! or of the written range, and waits until these writes complete. If the job also needs changed
+//! metadata, it then waits for a commit of the journal. Otherwise it flushes the devices. A commit
+//! writes the log, flushes the devices, writes the commit record, and flushes the devices again.
+//! Jobs that arrive during a commit share the next commit. The rules are those of ext4 in ordered
+//! mode (`ext4_sync_file` in `fs/ext4/fsync.c`, `jbd2_journal_commit_transaction` in
+//! `fs/jbd2/commit.c`, and `Documentation/filesystems/ext4/journal.rst`). In this model, the
+//! journal is in the middle of each volume.
 
 use ioengine::Op;
 
 use super::{Event, Io, Machine, Mechanism, Origin, PageEvent, Slab};
 use crate::system::Allocated;
 
-/// Size of the journal (bytes). This is the minimum that mke2fs chooses for a file system of 16 GiB
-/// or more.
+/// Size of the journal (bytes). For a file system of 16 GiB or more, mke2fs chooses at least this
+/// size.
 const JOURNAL_BYTES: u64 = 256 << 20;
-/// Interval between two checks whether a disk's cache is empty (ns).
+/// Interval at which the model checks whether a disk's cache is empty (ns).
 const LOOK_NS: u64 = 100_000;
 
-/// Changes of a file's metadata since the last commit.
+/// Which metadata of a file have changed since the last commit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Metadata {
     /// Whether the timestamps of the file have changed.
     times: bool,
-    /// Whether metadata that are needed to find the data have changed (size and blocks).
+    /// Whether the size or the blocks of the file have changed. Reads need these metadata to find
+    /// the data, so even fdatasync commits them.
     needed: bool,
-    /// The clock tick of the last change of the timestamps. None if they never changed.
+    /// Clock tick in which the timestamps last changed. None if they never changed.
     tick: Option<u64>,
 }
 
-/// The request or call that waits for a job.
+/// The write or the call that waits for a job.
 #[derive(Clone, Copy, Debug)]
 enum Waiter {
-    /// A write that completes as soon as the data are durable.
+    /// A write, identified by its request number, that completes when its data are durable.
     Request(u32),
-    /// A call of fsync or fdatasync for the whole file.
+    /// An fsync or fdatasync call for the whole file.
     File,
 }
 
-/// The task of making a range or a whole file durable.
+/// A task that makes a range of a file, or the whole file, durable.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Job {
     file: u32,
@@ -48,7 +50,7 @@ pub(crate) struct Job {
     /// Number of this job's data writes that have not completed.
     left: u32,
     data_only: bool,
-    /// Whether the devices have got the command to empty their caches.
+    /// Whether the devices have received the flush command.
     flushing: bool,
 }
 
@@ -65,15 +67,16 @@ enum Commit {
 #[derive(Default)]
 pub(crate) struct Durable {
     jobs: Slab<Job>,
-    /// The step of the commit in progress, and the file whose volume contains the journal.
+    /// The step of the commit in progress, and the file whose volume contains the journal. None if
+    /// no commit is in progress.
     commit: Option<(Commit, u32)>,
     /// Jobs that wait for the commit in progress.
     batch: Vec<u32>,
     /// Jobs that wait for the next commit.
     next: Vec<u32>,
-    /// Whether the devices have got the command to empty their caches for the commit.
+    /// Whether the devices have received the commit's flush command.
     flushing: bool,
-    /// Offset in the journal of the next write (bytes).
+    /// Journal offset of the next write (bytes).
     written: u64,
     /// Whether a periodic commit is scheduled.
     scheduled: bool,
@@ -108,9 +111,10 @@ impl Machine {
         }
     }
 
-    /// Writes all dirty data of several files to the devices concurrently, and advances the virtual
-    /// time until the writes have completed. With the page cache of Linux, this is an fsync or
-    /// fdatasync of each file. Otherwise, the lazy writer writes the data.
+    /// Flushes `files` concurrently: writes their dirty data to the devices, and advances the
+    /// virtual time until the writes have completed. In a system with the Linux page cache, this is
+    /// an fsync of each file (fdatasync if `data_only` is true). In other systems, the lazy writer
+    /// writes the data.
     pub fn flush(&mut self, files: &[u32], data_only: bool) {
         for file in files {
             if self.files[*file as usize].linux.is_some() {
@@ -128,13 +132,13 @@ impl Machine {
         }
     }
 
-    /// Returns the job of an fsync or fdatasync of the file. None if no such call is in progress.
+    /// Returns the job of the fsync or fdatasync call that is in progress for a file. None if no
+    /// call is in progress.
     fn job_of(&mut self, file: u32) -> Option<u32> {
         let durable = self.durable(file);
         durable.whole.iter().copied().find(|job| durable.jobs[*job].file == file)
     }
 
-    /// Begins an fsync or fdatasync of a file.
     fn begin_sync(&mut self, file: u32, data_only: bool) {
         let job = Job { file, waiter: Waiter::File, left: 0, data_only, flushing: false };
         let durable = self.durable(file);
@@ -156,12 +160,13 @@ impl Machine {
         let left = self.write_range(file, pages, job);
         self.durable(file).jobs[job].left = left;
         if left == 0 {
-            // Another job or the flusher already writes the pages.
+            // No page of the write is dirty.
             self.keep_metadata(job, file);
         }
     }
 
-    /// Continues the jobs that waited for data of a file, after some data have been written.
+    /// Continues the jobs that wait for data of a file. Called whenever some of these data have
+    /// been written.
     pub(super) fn data_stored(&mut self, file: u32, origin: Origin) {
         if let Origin::JobWrite(job) = origin {
             let entry = &mut self.durable(file).jobs[job];
@@ -175,15 +180,15 @@ impl Machine {
         let clean = |machine: &mut Machine| {
             machine.page_cache(file).is_some_and(|(_, cached)| cached.dirty.is_clean())
         };
-        // A value of `left` other than 0 shows that the job has passed this stage.
+        // `left` is set to 1 so that the job passes this stage only once.
         if entry.left == 0 && clean(self) {
             self.durable(file).jobs[job].left = 1;
             self.keep_metadata(job, file);
         }
     }
 
-    /// Continues a job whose data are written: commits the metadata that the job needs, or flushes
-    /// the devices.
+    /// Continues a job after its data have been written. If the job needs changed metadata, it
+    /// waits for a commit. Otherwise it flushes the devices.
     fn keep_metadata(&mut self, job: u32, file: u32) {
         let data_only = self.durable(file).jobs[job].data_only;
         let has_journal = self.has_journal();
@@ -202,7 +207,7 @@ impl Machine {
         linux.is_some_and(|linux| linux.commit_interval.0 > 0.0)
     }
 
-    /// Commits the changed metadata of a host when the commit interval is over.
+    /// Ends a commit interval: starts a commit if metadata of any file of the host have changed.
     pub(super) fn periodic_commit(&mut self, host: u32) {
         self.page_caches[host as usize].durable.scheduled = false;
         let changed = |file: &super::File| {
@@ -246,7 +251,7 @@ impl Machine {
         self.page_transfer(file, Op::Write, (from, from + pages), Origin::Journal);
     }
 
-    /// Flushes the devices after a write of the journal has completed.
+    /// Flushes the devices after a journal write has completed.
     pub(super) fn journal_written(&mut self, io: u32) {
         let Io { file, .. } = self.ios[io];
         self.ios.release(io);
@@ -257,7 +262,7 @@ impl Machine {
         self.flush_commit(self.files[file as usize].host);
     }
 
-    /// Continues a commit if the devices have emptied their caches.
+    /// Continues the commit of a host if the devices have flushed their caches.
     pub(super) fn flush_commit(&mut self, host: u32) {
         let Some((step, file)) = self.page_caches[host as usize].durable.commit else { return };
         let durable = &mut self.page_caches[host as usize].durable;
@@ -282,13 +287,13 @@ impl Machine {
         }
     }
 
-    /// Returns the number that identifies a job and its host in events.
+    /// Returns a number that encodes a job and its host, for use in events.
     fn numbered(&self, job: u32, file: u32) -> u32 {
         let hosts = self.page_caches.len() as u32;
         job * hosts + self.files[file as usize].host
     }
 
-    /// Ends a job if the devices have emptied their caches.
+    /// Ends a job if the devices have flushed their caches.
     pub(super) fn flush_devices(&mut self, numbered: u32) {
         let hosts = self.page_caches.len() as u32;
         let (job, host) = (numbered / hosts, numbered % hosts);
@@ -299,9 +304,9 @@ impl Machine {
         }
     }
 
-    /// Checks whether the devices of a file have emptied their caches. If not, schedules the event
-    /// `again` for the time when they may have done so. `told` is true if an earlier call has
-    /// already given the devices the command to empty their caches.
+    /// Checks whether the devices of a file have flushed their caches. If not, schedules the event
+    /// `again` for the next check. `told` is true if an earlier call has already sent the flush
+    /// command to the devices.
     fn is_safe(&mut self, file: u32, told: bool, again: Event) -> bool {
         if !self.system.setup.write_cache {
             return true;

@@ -1,13 +1,13 @@
 //! Simulates the path of requests through the cache of a file system or of a RAID controller:
 //! copying, read-ahead, the lazy writer, and pages that must be read before a partial write.
 //!
-//! The file system fetches one unit at a time and stays one unit ahead of a sequential reader. The
-//! lazy writer of the file system merges adjacent dirty data and keeps one request in flight (paper
-//! 1, section 2). The lazy writer proceeds in order of offset, and then starts again at the
-//! beginning of the file. Data that were read or written stay in the host's `pages`. A read that
-//! finds all pages there costs only the copy. A controller keeps one request in flight per device,
-//! and keeps the data that it reads ahead. Writers block while too much data is dirty. Closing a
-//! file flushes the file system's cache.
+//! A cache fetches data in units of the read-ahead size. The file system fetches one unit at a time
+//! and stays one unit ahead of a sequential reader. The lazy writer of the file system merges
+//! adjacent dirty data and keeps one request in flight (paper 1, section 2). It writes in order of
+//! offset, and starts again at the beginning of the file after the last dirty data. Data that were
+//! read or written stay in host memory (`pages`), and a read whose pages are all in memory costs
+//! only the copy. A controller keeps one request in flight per device, and keeps the data that it
+//! reads ahead. Writers block while too much data is dirty.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,8 +18,8 @@ use super::{Event, Io, Machine, Origin};
 use crate::server::Gauge;
 use crate::system::{Allocated, CacheModel, ControllerModel, Setup};
 
-/// In each scan, the lazy writer writes the amount of dirty data divided by this number (Solomon,
-/// *Inside Windows NT*, 1998: an eighth, once a second).
+/// Each scan of the lazy writer writes the amount of dirty data divided by this number. Windows NT
+/// writes an eighth once a second (Solomon, *Inside Windows NT*, 1998).
 const SCANNED_PART: u64 = 8;
 
 /// State of a read-ahead unit.
@@ -46,15 +46,16 @@ pub(crate) struct FileCache {
     unit: u64,
     /// Maximum size of a write of the lazy writer (bytes).
     write_behind_bytes: u64,
-    /// Maximum number of fetches in flight, and also of writes in flight.
+    /// Maximum number of fetches in flight. The same limit applies to the writes of the lazy
+    /// writer.
     pub parallel_requests: u32,
-    /// Highest number of fetches that were in progress at the same time.
+    /// Highest number of concurrent fetches so far.
     pub most_fetches: u32,
     dirty_limit: u64,
     frame: u64,
     first_delay_ns: u64,
     gap_ns: u64,
-    /// Time between two scans for scattered dirty data (ns). 0 if there are no scans.
+    /// Interval between two scans of the lazy writer for scattered dirty data (ns; 0: no scans).
     scan_ns: u64,
     /// Amount of scattered dirty data that the lazy writer may still write before the next scan
     /// (bytes).
@@ -62,8 +63,8 @@ pub(crate) struct FileCache {
     read_ahead_bug: (u64, u64),
     reads: bool,
     writes: bool,
-    /// Maximum number of units that are kept. A file system keeps the units that readers wait for.
-    /// A controller also keeps other units.
+    /// Maximum number of units in the cache. A file system keeps only the units that readers wait
+    /// for. A controller also keeps other units.
     max_units: usize,
     units: HashMap<u64, Unit>,
     order: VecDeque<u64>,
@@ -73,13 +74,14 @@ pub(crate) struct FileCache {
     pub fetching: Gauge,
     read_end: u64,
     write_end: u64,
-    /// The last pages that were fetched for partial writes. Each end of a write may need a page.
+    /// The pages that were last fetched for a partial write. Both ends of the write may need a
+    /// page.
     fetched_pages: [Option<u64>; 2],
-    /// Dirty extents of a controller (first byte and length), oldest first.
+    /// Dirty extents of a controller's cache (first byte and length), oldest first.
     dirty: VecDeque<(u64, u64)>,
-    /// Dirty ranges of a file system.
+    /// Dirty ranges of a file system's cache.
     dirty_set: Ranges,
-    /// Offset in the file at which a file system's lazy writer continues (bytes).
+    /// File offset at which the file system's lazy writer continues (bytes).
     sweep_at: u64,
     dirty_bytes: u64,
     /// Number of requests of the lazy writer in progress. The pause after a request counts as
@@ -96,7 +98,7 @@ pub(crate) struct FileCache {
 }
 
 impl FileCache {
-    /// Creates an empty cache of the file system.
+    /// Creates an empty cache for the file system.
     pub fn of_file_system(model: &CacheModel) -> FileCache {
         FileCache {
             layer: Layer::FileSystem,
@@ -113,7 +115,7 @@ impl FileCache {
         }
     }
 
-    /// Creates an empty cache of a controller. `None` if the controller has no cache.
+    /// Creates an empty cache for a controller. `None` if the controller has no cache.
     pub fn of_controller(model: &ControllerModel, setup: &Setup) -> Option<FileCache> {
         let reads = model.read_ahead.0 > 0.0;
         let writes = setup.holds_writes(model);
@@ -170,7 +172,7 @@ impl FileCache {
         }
     }
 
-    /// Checks whether reads or writes use the cache.
+    /// Checks whether requests of type `op` use the cache.
     pub fn takes(&self, op: Op) -> bool {
         if op == Op::Read { self.reads } else { self.writes }
     }
@@ -197,8 +199,8 @@ impl FileCache {
         }
     }
 
-    /// Adds dirty bytes. Bytes that are already dirty in host memory are not counted again, because
-    /// they are written only once.
+    /// Marks a range as dirty. A file system does not count bytes that are already dirty again,
+    /// because they are written only once.
     fn mark_dirty(&mut self, offset: u64, length: u64) {
         let end = offset + length;
         if self.layer == Layer::FileSystem {
@@ -213,9 +215,9 @@ impl FileCache {
         }
     }
 
-    /// Returns the next extent for the lazy writer: the first byte, the length, and whether this
-    /// extent is the only extent. A controller writes the oldest extent first. A file system writes
-    /// the extents in order of offset.
+    /// Returns the extent that the lazy writer writes next: its first byte, its length, and whether
+    /// there is no other dirty extent. A controller writes the oldest extent first. A file system
+    /// writes in order of offset.
     fn next_dirty(&self) -> Option<(u64, u64, bool)> {
         if self.layer == Layer::Controller {
             let (from, length) = self.dirty.front().copied()?;
@@ -225,7 +227,7 @@ impl FileCache {
         Some((from, to - from, self.dirty_set.count() == 1))
     }
 
-    /// Removes the start of an extent, because the lazy writer now writes that part.
+    /// Removes the first `length` bytes of the next dirty extent, which the lazy writer now writes.
     fn take_dirty(&mut self, from: u64, length: u64) {
         if self.layer == Layer::FileSystem {
             self.dirty_set.remove(from, from + length);
@@ -268,7 +270,7 @@ impl Machine {
         }
     }
 
-    /// Continues with the first queued request.
+    /// Serves the first queued request.
     fn serve_first(&mut self, file: u32) {
         let Some(io) = self.cache(file).and_then(|cache| cache.queue.front().copied()) else {
             return;
@@ -332,7 +334,7 @@ impl Machine {
         let Some(cache) = self.cache(file) else { return };
         cache.read_end = end;
         cache.queue.pop_front();
-        // A file system requests the next unit before the copy, and a controller after the copy.
+        // A file system starts read-ahead before the copy. A controller starts it after the copy.
         let copies_first = cache.layer == Layer::Controller;
         if copies_first {
             self.copy(io, Event::Completed(io));
@@ -351,8 +353,8 @@ impl Machine {
     }
 
     /// Fetches the units that a read needs. Returns true if a unit is still missing. The request's
-    /// `progress` counts the units at the start of the request that were found in the cache. These
-    /// units stay cached, so they are not looked up again when another unit arrives.
+    /// `progress` is the number of leading units that were found in the cache. These units stay
+    /// cached, so they are not looked up again when another unit arrives.
     fn fetch(&mut self, io: u32, ahead: bool) -> bool {
         let Io { file, offset, length, progress, .. } = self.ios[io];
         let overlapped = self.system.setup.overlapped;
@@ -426,7 +428,7 @@ impl Machine {
         let (needed, bytes) = if !sequential && length < frame {
             ([Some(offset / frame * frame), None], frame)
         } else {
-            // The write may cover only a part of the page at its start and of the page at its end.
+            // The first and the last page of the write may be covered only in part.
             let page_of = |at: u64| (!at.is_multiple_of(page)).then_some(at / page * page);
             ([page_of(offset), page_of(end)], page)
         };
@@ -463,7 +465,7 @@ impl Machine {
             pages.hold(file, offset, end, !through);
         }
         if through {
-            // A write-through write completes as soon as its own data are on the device.
+            // A write-through write completes when its own data are on the device.
             self.copy(io, Event::Issued(io));
         } else {
             if let Some(cache) = self.cache(file) {
@@ -501,15 +503,16 @@ impl Machine {
         self.events.schedule(end_ns, next);
     }
 
-    /// Fetches the pages of a range that are not in memory, with one request from the first missing
-    /// page to the last.
+    /// Fetches the pages of a range that are not in memory, with one request that extends from the
+    /// first to the last missing page.
     fn fetch_missing(&mut self, file: u32, from: u64, to: u64) {
         let Some((_, pages)) = self.file_system(file) else { return };
         let (first, last) = pages.missing(file, from, to).unwrap_or((from, to));
         self.fetch_into_cache(file, first, last - first);
     }
 
-    /// Fetches data into the cache, up to the end of the devices.
+    /// Fetches a range into the cache. A range that extends beyond the end of the volume is cut
+    /// there.
     fn fetch_into_cache(&mut self, file: u32, offset: u64, length: u64) {
         let length = length.min(self.files[file as usize].volume.bytes() - offset);
         let now_ns = self.now_ns();
@@ -654,7 +657,7 @@ impl Machine {
         self.wake_writer(file);
     }
 
-    /// Checks whether no data are dirty. If so, ends the flush.
+    /// Checks whether all dirty data have been written. If so, ends the flush.
     pub(crate) fn is_flushed(&mut self, file: u32) -> bool {
         let Some(cache) = self.cache(file) else { return true };
         let clean = cache.dirty_bytes == 0;

@@ -14,22 +14,22 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::readahead::Neighbours;
 
-/// Number that marks the end of a list.
+/// Folio number that marks the end of a list.
 const NONE: u32 = u32::MAX;
-/// Number of pages that one reclaim frees (`SWAP_CLUSTER_MAX`).
+/// Number of pages that a reclaim tries to free (`SWAP_CLUSTER_MAX`).
 const RECLAIM_PAGES: u64 = 32;
 /// The first scan of a reclaim covers 1/2^n of each list, where n is this number. Each further scan
 /// covers twice as much (`DEF_PRIORITY`).
 const FIRST_PRIORITY: u32 = 12;
-/// An eviction stays recorded at least until the number of pages that were evicted or activated
-/// since then reaches the number of pages that fit into memory, multiplied by this factor.
+/// An eviction is remembered until at least `REMEMBERED * capacity` further pages have been evicted
+/// or activated.
 const REMEMBERED: u64 = 2;
 
 /// A folio and its state.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Folio {
     pub file: u32,
-    /// Number of the first page in the file.
+    /// Index of the first page within the file.
     pub first: u64,
     pub pages: u64,
     /// Whether the folio is being read from the device.
@@ -44,7 +44,7 @@ pub(crate) struct Folio {
     older: u32,
 }
 
-/// The ends and the number of pages of the inactive or the active list.
+/// The inactive or the active list: its newest and oldest folio, and its number of pages.
 #[derive(Clone, Copy, Debug)]
 struct List {
     newest: u32,
@@ -66,7 +66,8 @@ pub(crate) struct Folios {
     lists: [List; 2],
     /// Total number of pages that were evicted or activated.
     age: u64,
-    /// Maps the file and the first page of each evicted folio to the `age` of the eviction.
+    /// Maps the file and the first page of each evicted folio to the value of `age` at the
+    /// eviction.
     gone: HashMap<(u32, u64), u64>,
     /// Whether evicted pages have returned to the active list since the last reclaim.
     came_back: bool,
@@ -94,17 +95,17 @@ impl Folios {
         (key.0 == file && page < folio.first + folio.pages).then_some(*number)
     }
 
-    /// Returns the folio with a number.
+    /// Returns the folio with the given number.
     pub fn get(&self, number: u32) -> &Folio {
         &self.folios[number as usize]
     }
 
-    /// Returns the folio with a number, for changes.
+    /// Returns a mutable reference to the folio with the given number.
     pub fn get_mut(&mut self, number: u32) -> &mut Folio {
         &mut self.folios[number as usize]
     }
 
-    /// Returns the numbers of the folios in a range of pages, in order of offset.
+    /// Returns the numbers of the folios that overlap a range of pages, in order of offset.
     pub fn within(&self, file: u32, from: u64, to: u64) -> Vec<u32> {
         let first = self.find(file, from).filter(|number| self.get(*number).first < from);
         let rest = self.index.range((file, from)..(file, to)).map(|(_, number)| *number);
@@ -187,8 +188,9 @@ impl Folios {
     /// Frees some pages. Returns false if no page could be freed.
     fn reclaim(&mut self) -> bool {
         let [inactive, active] = self.lists.map(|list| list.pages);
-        // The active list may be larger than the inactive list by this ratio (`inactive_is_low`).
-        // The ratio is the square root of 10 times the size of both lists in GiB.
+        // The active list may be up to `ratio` times as large as the inactive list
+        // (`inactive_is_low`). The ratio is sqrt(10 * g), where g is the size of both lists
+        // together in GiB (1 if g < 1).
         let gib = (inactive + active) >> 18;
         let ratio = if gib > 0 { (10 * gib).isqrt() } else { 1 };
         let deactivates = std::mem::take(&mut self.came_back) || inactive * ratio < active;
@@ -253,7 +255,7 @@ impl Folios {
         }
     }
 
-    /// Adds a folio at the new end of the list to which the folio belongs.
+    /// Adds a folio as the newest folio of its list.
     fn push(&mut self, number: u32) {
         let folio = &self.folios[number as usize];
         let (list, pages) = (usize::from(folio.active), folio.pages);
@@ -287,7 +289,7 @@ impl Folios {
     }
 }
 
-/// The pages of one file.
+/// A view of the folios of one file.
 pub(crate) struct OfFile<'a> {
     pub folios: &'a Folios,
     pub file: u32,
@@ -323,7 +325,7 @@ mod tests {
     use super::*;
     use crate::random::Stream;
 
-    /// Uses pages of file 0, which `draw` chooses. Returns the share of uses that find the page in
+    /// Uses `uses` pages of file 0 that `draw` chooses. Returns the share of pages that were in
     /// memory.
     fn hits(folios: &mut Folios, uses: u32, mut draw: impl FnMut() -> u64) -> f64 {
         let mut found = 0;

@@ -6,9 +6,9 @@ use ioengine::Op;
 use super::{Command, Machine};
 use crate::system::LinkPer;
 
-/// Occupies every link between bus and host with the data of a command. Returns when the bus and
-/// all links have moved the data (ns), and the link that finishes last. That link is `None` if the
-/// bus finishes last.
+/// Transfers the data of a command over every link between bus and host. Returns the time at which
+/// the bus and all links have finished (ns), and the number of the link that finishes last. The
+/// number is `None` if the bus finishes last.
 pub(super) fn book_links(
     machine: &mut Machine,
     bus: u32,

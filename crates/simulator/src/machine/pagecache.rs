@@ -1,11 +1,11 @@
 //! Simulates the page cache of Linux: reads, read-ahead, buffered writes and the flusher.
 //!
 //! This module replaces `filecache` if a system file contains `[host.cache.linux]`. Requests for a
-//! file are served at the same time, and each request waits only for its own pages. As in
+//! file are served concurrently, and each request waits only for its own pages. As in
 //! `filemap_read` (`mm/filemap.c`), a read processes its pages in batches: missing pages are read
 //! (`readahead`), a marked folio starts the next read-ahead, and pages in memory are copied. Writes
-//! create dirty folios, which the flusher writes (`writeback`). The module `durable` makes data
-//! durable.
+//! create dirty folios, which the flusher writes (`writeback`). The module `durable` implements
+//! fsync and O_DSYNC.
 
 use std::collections::VecDeque;
 
@@ -28,9 +28,9 @@ pub(crate) struct PageCache {
     dirty: u64,
     /// Number of pages that are being written.
     writing: u64,
-    /// Number of the flusher's requests in progress.
+    /// Number of flusher requests in progress.
     flushes: u64,
-    /// Number of the file with which the flusher continues.
+    /// Index of the file at which the flusher continues.
     turn: usize,
     /// Writes that wait until fewer pages are dirty.
     held_back: VecDeque<u32>,
@@ -59,7 +59,7 @@ impl PageCache {
     }
 }
 
-/// State of an open file in the page cache.
+/// Page-cache state of an open file.
 pub(crate) struct CachedFile {
     ahead: ReadAhead,
     pub dirty: DirtyPages,
@@ -69,8 +69,8 @@ pub(crate) struct CachedFile {
 }
 
 impl CachedFile {
-    /// Creates the state of a newly opened file. `None` if the system does not use the page cache
-    /// of Linux.
+    /// Creates the state of a newly opened file. `None` if the system does not use the Linux page
+    /// cache.
     pub fn new(system: &System) -> Option<Box<CachedFile>> {
         let linux = system.host.cache.linux.as_ref()?;
         let page = system.host.cache.page.bytes();
@@ -97,8 +97,8 @@ impl Machine {
         Some((&mut self.page_caches[entry.host as usize], cached))
     }
 
-    /// Applies a hint (`posix_fadvise`) to the `bytes` bytes of a file that start at `offset`. If
-    /// `bytes` is 0, the hint applies to the rest of the file. The call itself takes no time.
+    /// Applies a `posix_fadvise` hint to `bytes` bytes of a file, starting at `offset`. If `bytes`
+    /// is 0, the hint applies up to the end of the file. The call itself takes no virtual time.
     pub fn advise(&mut self, file: u32, hint: Hint, (offset, bytes): (u64, u64)) {
         let page_bytes = self.page_bytes();
         let file_bytes = self.files[file as usize].volume.bytes();
@@ -111,7 +111,8 @@ impl Machine {
                 let size = end.saturating_sub(start).min(cached.ahead.forced_max());
                 self.read_window(file, Window { start, size, mark: None, order: 0 });
             }
-            // Dirty pages and pages that are only partly in the range stay (`mm/fadvise.c`).
+            // Dirty pages, and pages that are only partly in the range, stay in memory
+            // (`mm/fadvise.c`).
             Hint::DontNeed => {
                 let is_to_end = end == file_bytes;
                 let to = if is_to_end { end.div_ceil(page_bytes) } else { end / page_bytes };
@@ -123,7 +124,6 @@ impl Machine {
         }
     }
 
-    /// Handles an event of the page cache.
     pub(super) fn page_event(&mut self, event: PageEvent) {
         match event {
             PageEvent::Copied(io) => self.pages_copied(io),
@@ -190,8 +190,8 @@ impl Machine {
             window.into_iter().for_each(|window| self.read_window(file, window));
             return;
         };
-        // If the last batch or the last read ended in the first folio, that folio is not marked as
-        // used a second time.
+        // If the previous batch or read ended in the first folio, that folio has already been
+        // marked as used.
         let before = if progress == 0 { cached.ahead.previous_end() } else { at };
         for (index, (number, _)) in batch.iter().enumerate() {
             let known = before.checked_sub(1).map(|byte| byte / page_bytes);
@@ -205,7 +205,8 @@ impl Machine {
         self.copy_pages(io, stop - at);
     }
 
-    /// Copies the next bytes of a request on the CPU, in the thread of the request.
+    /// Copies the next `bytes` bytes of a request, using CPU time of the thread that issued the
+    /// request.
     fn copy_pages(&mut self, io: u32, bytes: u64) {
         let Io { op, origin, progress, .. } = self.ios[io];
         let Origin::App { engine, .. } = origin else { return };
@@ -271,7 +272,7 @@ impl Machine {
         }
     }
 
-    /// Starts a transfer of pages between memory and devices.
+    /// Starts a transfer of pages between memory and the devices.
     pub(super) fn page_transfer(
         &mut self,
         file: u32,
@@ -291,7 +292,8 @@ impl Machine {
         self.events.schedule(end_ns, Event::Page(PageEvent::Send(io)));
     }
 
-    /// Continues the requests that waited for pages, after pages have been read.
+    /// Handles the completion of a page read, and continues the requests that wait for pages of the
+    /// file.
     pub(super) fn pages_read(&mut self, io: u32) {
         let page_bytes = self.page_bytes();
         let Io { file, offset, length, .. } = self.ios[io];
@@ -484,8 +486,8 @@ impl Machine {
     }
 }
 
-/// Adds `by` (1 or -1) to the number of unwritten pages of each folio in a range, for each page in
-/// the range.
+/// For each page in a range, adds `by` (1 or -1) to the number of unwritten pages of the page's
+/// folio.
 fn change_unwritten(folios: &mut Folios, file: u32, from: u64, to: u64, by: i64) {
     for number in folios.within(file, from, to) {
         let folio = folios.get_mut(number);

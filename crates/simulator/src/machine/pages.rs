@@ -1,16 +1,17 @@
-//! Simulates which pages of all files a host keeps in memory (LRU).
+//! Simulates which pages of all files a host keeps in memory, with a list in order of last use
+//! (LRU).
 //!
 //! An entry of the list is a range of adjacent pages of one file that were read or written
 //! together, within one aligned chunk of 64 KiB. A use moves the whole entry to the recent end of
-//! the list. There are never more entries than pages that fit into memory. A sequential pass
-//! creates one entry per chunk. Dirty entries stay even if memory is full, because a page can be
-//! evicted only after it was written.
+//! the list. A sequential pass creates one entry per chunk. The number of entries never exceeds the
+//! number of pages that fit into memory. Dirty entries stay even if memory is full, because a page
+//! can be evicted only after it was written.
 
 use std::collections::BTreeMap;
 
 /// Maximum size of an entry (bytes).
 const CHUNK_BYTES: u64 = 64 << 10;
-/// Number that marks the end of the list.
+/// Entry number that marks the end of the list.
 const NONE: u32 = u32::MAX;
 
 /// A range of resident pages.
@@ -22,14 +23,13 @@ struct Entry {
     /// The range from the first dirty byte to the end of the last dirty byte. Empty if no byte is
     /// dirty.
     dirty: (u64, u64),
-    /// Whether the entry is in the list. A dirty entry leaves the list at the old end, but stays in
-    /// memory.
+    /// Whether the entry is in the list. If a dirty entry is the oldest when memory is full, it
+    /// leaves the list but stays in memory.
     listed: bool,
     newer: u32,
     older: u32,
 }
 
-/// The resident pages.
 #[derive(Clone, Debug)]
 pub(crate) struct Pages {
     page: u64,
@@ -63,7 +63,7 @@ impl Pages {
         (from / self.page * self.page, to.next_multiple_of(self.page))
     }
 
-    /// Returns the part of a range from the first to the last page that is not resident. `None` if
+    /// Returns the range from the first missing page to the last missing page of a range. `None` if
     /// all pages of the range are resident.
     pub fn missing(&self, file: u32, from: u64, to: u64) -> Option<(u64, u64)> {
         let (from, to) = self.around(from, to);
@@ -95,7 +95,7 @@ impl Pages {
         })
     }
 
-    /// Returns the map of a file's entries.
+    /// Returns the entries of a file from `index`.
     fn of_file(&mut self, file: u32) -> &mut BTreeMap<u64, u32> {
         let file = file as usize;
         if file >= self.index.len() {
@@ -138,7 +138,8 @@ impl Pages {
         self.evict();
     }
 
-    /// Adds entries for the gaps of a range of whole pages.
+    /// Adds entries for the pages of a range that are not resident. The range consists of whole
+    /// pages.
     fn fill(&mut self, file: u32, from: u64, to: u64) {
         let held: Vec<(u64, u64)> = self
             .overlapping(file, from, to)
@@ -206,7 +207,7 @@ impl Pages {
         self.evict();
     }
 
-    /// Evicts the least recently used pages until the other pages fit into memory.
+    /// Evicts the least recently used pages until the remaining pages fit into memory.
     fn evict(&mut self) {
         while self.resident > self.capacity && self.oldest != self.newest {
             let number = self.oldest;
@@ -220,7 +221,7 @@ impl Pages {
         }
     }
 
-    /// Removes the pages of an entry that are outside of a range.
+    /// Removes the pages of an entry that are outside the range `first..last`.
     fn trim(&mut self, number: u32, first: u64, last: u64) {
         let entry = &mut self.entries[number as usize];
         let (file, from) = (entry.file, entry.from);
@@ -238,7 +239,7 @@ impl Pages {
         self.free.push(number);
     }
 
-    /// Adds an entry at the recent end of the list.
+    /// Adds an entry as the newest entry of the list.
     fn list(&mut self, number: u32) {
         let newest = self.newest;
         let entry = &mut self.entries[number as usize];
@@ -267,7 +268,7 @@ impl Pages {
     }
 }
 
-/// A set of byte ranges.
+/// A set of ranges of bytes or pages.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ranges(BTreeMap<u64, u64>);
 
@@ -278,7 +279,8 @@ impl Ranges {
         before.into_iter().chain(self.0.range(from..to)).map(|(start, end)| (*start, *end))
     }
 
-    /// Returns the first range at or after `at`. A range that contains `at` is cut to start there.
+    /// Returns the first range at or after `at`. If `at` is within a range, returns the rest of
+    /// that range.
     pub fn first_from(&self, at: u64) -> Option<(u64, u64)> {
         self.overlapping(at, u64::MAX).next().map(|(start, end)| (start.max(at), end))
     }
@@ -293,8 +295,8 @@ impl Ranges {
         self.0.len()
     }
 
-    /// Returns the first range that ends after `at`. If the range contains `at`, it is cut to start
-    /// there. If no range ends after `at`, returns the first range of the set.
+    /// Returns the first range at or after `at`. If `at` is within a range, returns the rest of
+    /// that range. If no range ends after `at`, returns the first range of the set.
     pub fn next(&self, at: u64) -> Option<(u64, u64)> {
         let here = self.overlapping(at, u64::MAX).next().map(|(from, to)| (from.max(at), to));
         here.or_else(|| self.0.first_key_value().map(|(from, to)| (*from, *to)))
@@ -424,7 +426,8 @@ mod tests {
         // The model is a list of page numbers, least recently used first.
         let mut model: Vec<u64> = Vec::new();
         for _ in 0..20_000 {
-            // Only even page numbers are used. They are never adjacent, so each page has an entry.
+            // Only even page numbers are used. They are never adjacent, so each page has its own
+            // entry.
             let page = 2 * below(100.0);
             let hit = model.contains(&page);
             assert_eq!(pages.missing(0, page * PAGE, (page + 1) * PAGE).is_none(), hit);

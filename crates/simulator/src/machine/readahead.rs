@@ -1,5 +1,5 @@
 //! Computes which pages Linux reads when a page is not in memory, or when a reader reaches the mark
-//! that an earlier read-ahead has set.
+//! of an earlier read-ahead.
 //!
 //! The rules are those of `mm/readahead.c` as of Linux 6.18: `page_cache_sync_ra`,
 //! `page_cache_async_ra`, `get_init_ra_size`, `get_next_ra_size`, `page_cache_ra_order`. The
@@ -11,18 +11,18 @@ use ioengine::Hint;
 
 /// Factor by which `POSIX_FADV_SEQUENTIAL` enlarges the maximum read-ahead window (`mm/fadvise.c`).
 const SEQUENTIAL_FACTOR: u64 = 2;
-/// Increase of the folio order from one window to the next. Folios become four times as large
-/// (`page_cache_async_ra`).
+/// Amount by which the folio order grows from one window to the next. Folios thus become four times
+/// as large (`page_cache_async_ra`).
 const ORDER_STEP: u32 = 2;
 
 /// Read-ahead state of an open file (`struct file_ra_state`), in pages.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadAhead {
-    /// Maximum size of a window (0: no read-ahead).
+    /// Maximum size of a read-ahead window (pages; 0: no read-ahead).
     window_max: u64,
-    /// Maximum size of a request to the device (`bdi->io_pages`).
+    /// Maximum size of a request to the device (pages; `bdi->io_pages`).
     request_max: u64,
-    /// Maximum folio order (base-2 logarithm of the folio size).
+    /// Maximum folio order (base-2 logarithm of the number of pages in a folio).
     order_max: u32,
     hint: Hint,
     start: u64,
@@ -40,7 +40,7 @@ pub(crate) struct Window {
     pub size: u64,
     /// The page whose folio gets the readahead mark. `None` if no folio gets it.
     pub mark: Option<u64>,
-    /// Maximum folio order (base-2 logarithm of the folio size).
+    /// Maximum folio order (base-2 logarithm of the number of pages in a folio).
     pub order: u32,
 }
 
@@ -48,8 +48,8 @@ pub(crate) struct Window {
 pub(crate) trait Neighbours {
     /// Returns the number of consecutive pages before `page` that are in memory, at most `most`.
     fn held_before(&self, page: u64, most: u64) -> u64;
-    /// Returns the first page at or after `page` that is not in memory. `None` if all `most` pages
-    /// that start at `page` are in memory.
+    /// Returns the first page at or after `page` that is not in memory. `None` if the `most` pages
+    /// from `page` on are all in memory.
     fn next_missing(&self, page: u64, most: u64) -> Option<u64>;
 }
 
@@ -98,16 +98,16 @@ impl ReadAhead {
         self.window_max * factor
     }
 
-    /// Returns the maximum window for a request of `wanted` pages. A request that is larger than
-    /// the usual maximum may get a window as large as the request, up to the largest request that
-    /// the device accepts (`ractl_max_pages`).
+    /// Returns the maximum window size for a request of `wanted` pages. If the request is larger
+    /// than the usual maximum, the window may be as large as the request, up to the largest request
+    /// that the device accepts (`ractl_max_pages`).
     fn most_for(&self, wanted: u64) -> u64 {
         let most = self.most();
         if wanted > most && self.request_max > most { wanted.min(self.request_max) } else { most }
     }
 
-    /// Returns the window to read if a reader needs `wanted` pages that start at `page`, and `page`
-    /// is not in memory (`page_cache_sync_ra`).
+    /// Returns the window to read after a miss: a reader needs `wanted` pages, and the first of
+    /// them, `page`, is not in memory (`page_cache_sync_ra`).
     pub fn missed(
         &mut self,
         page: u64,
@@ -140,9 +140,9 @@ impl ReadAhead {
         self.window()
     }
 
-    /// Returns the next window to read if a reader needs `wanted` pages that start at `page`, and
-    /// `page` is the first page of the marked folio of `folio_pages` pages (`page_cache_async_ra`).
-    /// Returns `None` if nothing must be read.
+    /// Returns the window to read when a reader has reached the readahead mark
+    /// (`page_cache_async_ra`). The reader needs `wanted` pages. The first of them is `page`, where
+    /// the marked folio of `folio_pages` pages starts. Returns `None` if nothing must be read.
     pub fn reached_mark(
         &mut self,
         page: u64,
@@ -164,7 +164,7 @@ impl ReadAhead {
             self.size = next_size(start - page + wanted, most);
         }
         self.order += ORDER_STEP;
-        // The end is rounded down to a multiple of the folio size.
+        // The end of the window is rounded down to a multiple of the folio size.
         let align = 1 << self.order.min(most.trailing_zeros());
         let end = (self.start + self.size) / align * align;
         if end > self.start {
@@ -266,10 +266,10 @@ mod tests {
 
     #[test]
     fn windows_of_a_sequential_reader_grow_fourfold_then_twofold_up_to_the_maximum() {
-        // The maximum read-ahead is 128 KiB, or 32 pages. A request of 1 page is at most 32/32, so
-        // the first window has 4 pages, and the mark is right after the requested page. A window of
-        // 4 pages is not below 32/16, so each further window doubles: 8, 16, 32. Then the size
-        // stays at 32 pages.
+        // The maximum is 32 pages (128 KiB). The request of 1 page is at most 1/32 of the maximum,
+        // so the first window is four times as large, and the mark is right after the requested
+        // page. A window of 4 pages is at least 1/16 of the maximum, so each further window
+        // doubles: 8, 16, 32. Then the size stays at 32 pages.
         let all = windows(&mut state(32), 0, 1, 60);
         assert_eq!(all[..4], [[0, 4, 1], [4, 8, 4], [12, 16, 12], [28, 32, 28]]);
         assert_eq!(all[4], [60, 32, 60]);
@@ -277,9 +277,9 @@ mod tests {
 
     #[test]
     fn large_windows_begin_fourfold() {
-        // The maximum of 1 MiB is 256 pages. A window of 4 pages is below 256/16, so the next
-        // window has 16 pages. 16 is not below 256/16, so the further windows double: 32, 64, 128,
-        // 256.
+        // The maximum is 256 pages (1 MiB). A window of 4 pages is less than 1/16 of the maximum,
+        // so the next window is four times as large. 16 pages are at least 1/16 of the maximum, so
+        // the further windows double: 32, 64, 128, 256.
         let sizes: Vec<u64> = windows(&mut state(256), 0, 1, 400).iter().map(|w| w[1]).collect();
         assert_eq!(sizes[..6], [4, 16, 32, 64, 128, 256]);
     }
@@ -296,9 +296,9 @@ mod tests {
 
     #[test]
     fn a_request_above_the_maximum_is_read_whole_as_far_as_the_device_takes_it() {
-        // The request has 256 pages, the read-ahead maximum is 4 pages, and the device accepts 256
-        // pages. The window is as large as the request. Therefore, the mark is in the middle of the
-        // window.
+        // The request (256 pages) is larger than the read-ahead maximum (4 pages), but the device
+        // accepts 256 pages. The window is therefore as large as the request, and the mark is in
+        // the middle of the window.
         assert_eq!(windows(&mut state(4), 0, 256, 1), [[0, 256, 128], [256, 256, 256]]);
         let mut small = ReadAhead::new(4, 4, 0);
         assert_eq!(windows(&mut small, 0, 8, 1)[0], [0, 4, 2]);
@@ -309,8 +309,8 @@ mod tests {
         let mut state = state(32);
         let all = windows(&mut state, 1000, 2, 1);
         assert_eq!((all, state.size), (vec![[1000, 2, u64::MAX]], 0));
-        // The next request continues where the last one ended, so it starts a stream. Its first
-        // window has 4 pages, twice the request.
+        // The next request continues where the last one ended, so it counts as sequential. The
+        // first window has 4 pages, twice the request.
         assert_eq!(windows(&mut state, 1002, 2, 1), [[1002, 4, 1004]]);
     }
 
@@ -320,7 +320,8 @@ mod tests {
         let held: Vec<u64> = (90..100).collect();
         let window = state.missed(100, 2, PAGE, &held);
         assert_eq!((window.start, window.size, window.mark), (100, 12, Some(111)));
-        // If all pages from the beginning of the file to the miss are in memory, they count twice.
+        // All 10 pages before the miss, up to the beginning of the file, are in memory. The window
+        // size counts them twice: 2 x 10 + 2 pages.
         let held: Vec<u64> = (0..10).collect();
         assert_eq!(state.missed(10, 2, PAGE, &held).size, 22);
     }

@@ -1,8 +1,9 @@
-//! The path over a network: the program's host, the network link, and a server with the devices.
+//! Simulates requests over a network: the client (the host of the program), the network link, and a
+//! server with the devices.
 //!
-//! A request costs CPU time on both hosts and makes as many round trips as the protocol needs. Its
-//! data cross the server's interconnect once for the device and once for the network (paper 2,
-//! section 9).
+//! A request costs CPU time on both hosts and makes as many round trips as the protocol needs. The
+//! data of a request cross the server's interconnect once for the device and once for the network
+//! (paper 2, section 9).
 
 use ioengine::Op;
 
@@ -10,12 +11,12 @@ use super::{Event, Host, Io, Machine, Origin};
 use crate::server::Server;
 use crate::system::{NetworkModel, System};
 
-/// The program's host and the network link. The server is the machine's first host.
+/// The client and the network link. The server is the first host of the machine.
 pub(crate) struct Remote {
     pub model: NetworkModel,
     pub client: Host,
     pub wire: [Server; 2],
-    /// FIFO server that lets the file server accept one write at a time.
+    /// FIFO queue in which writes wait, because the file server accepts one write at a time.
     pub write_turn: Server,
 }
 
@@ -38,7 +39,7 @@ const SERVER: u8 = 2;
 const BACK: u8 = 3;
 
 impl Machine {
-    /// Starts a request of the program with the CPU work of the program's host.
+    /// Starts a request with its CPU work on the program's host.
     pub(crate) fn remote_begin(&mut self, io: u32) {
         let Io { op, length, origin, .. } = self.ios[io];
         let Origin::App { engine, .. } = origin else { return };
@@ -54,7 +55,6 @@ impl Machine {
         self.events.schedule(end_ns, Event::Remote(io));
     }
 
-    /// Runs the next stage of a remote request.
     pub(crate) fn remote_step(&mut self, io: u32) {
         let now_ns = self.now_ns();
         let Io { op, length, stage, .. } = self.ios[io];

@@ -1,10 +1,11 @@
-//! The path between adapter and device: buses, with the phases of each command, and device
-//! controllers, which run one job at a time.
+//! Simulates the path between adapter and device: the phases of each command on the bus, and the
+//! device controllers, which run one job at a time.
 //!
-//! A command is sent in one tenure of the bus. A read returns its data in a second tenure, which
-//! may begin before all data are ready, if they are ready when the transfer needs them. Some
-//! devices answer reads without releasing the bus. The data of a write follow the command. A write
-//! completes from the cache, or in a separate tenure once the data are on the media.
+//! A command is sent in one tenure of the bus (from arbitration until the bus is free again). A
+//! read returns its data in a second tenure. This tenure may begin before the device has all the
+//! data, if they will be ready when the transfer needs them. Some devices answer reads without
+//! releasing the bus. The data of a write follow the command. A write completes from the cache, or
+//! in a separate tenure once the data are on the media.
 
 use std::collections::VecDeque;
 
@@ -52,27 +53,27 @@ pub(crate) struct Bus {
     queue: VecDeque<Tenure>,
     /// Time spent in each phase (ns). The whole time of a tenure is added when the tenure begins.
     phases_ns: [u64; PHASES],
-    /// End of the current tenure (ns).
+    /// End of the current tenure of the bus (ns).
     until_ns: u64,
-    /// Time during which each link limited the rate of the bus (ns). The last entry is the time
-    /// during which the drives limited it.
+    /// Time during which each link limited the rate of the bus (ns). The last entry is for the
+    /// drives.
     paced_ns: Vec<u64>,
-    /// The link that limits the rate of the current tenure. None if no link does.
+    /// The link that limits the rate of the current tenure. None if no link limits it.
     paced_by: Option<usize>,
     /// Number of incomplete commands of all devices on the bus.
     outstanding: u32,
-    /// The write whose device keeps the bus until the data follow, and the start of this time (ns).
+    /// Write for which a device keeps the bus between command and data, and since when (ns).
     held_for: Option<(u32, u64)>,
 }
 
 impl Bus {
-    /// Creates an idle bus behind `links` links.
+    /// Creates an idle bus that is connected to the host by `links` links.
     pub fn new(links: usize) -> Bus {
         Bus { paced_ns: vec![0; links + 1], ..Bus::default() }
     }
 
     /// Returns the time up to `now_ns` during which each link limited the rate of the bus (ns). The
-    /// last entry is the time during which the drives limited it.
+    /// last entry is for the drives.
     pub fn paced_until(&self, now_ns: u64) -> Vec<u64> {
         let mut paced_ns = self.paced_ns.clone();
         if let Some(paced_by) = self.paced_by {
@@ -85,8 +86,8 @@ impl Bus {
     /// Returns the time spent in each phase up to `now_ns` (ns).
     pub fn phases_until(&self, now_ns: u64) -> [u64; PHASES] {
         let mut to_come_ns = self.until_ns.saturating_sub(now_ns);
-        // The rest of the current tenure is subtracted, starting with the phases at the end of a
-        // tenure. The order of the phases is known only approximately.
+        // The rest of the current tenure is still in the future, so it is subtracted, last phase
+        // first. The order of the phases is approximate.
         let mut phases_ns = self.phases_ns;
         for phase in [STATUS, DATA, MESSAGE_IN, COMMAND, MESSAGE_OUT, SELECT, RESELECT, ARBITRATE] {
             let cut_ns = to_come_ns.min(phases_ns[phase]);
@@ -98,7 +99,7 @@ impl Bus {
 }
 
 impl Machine {
-    /// Sends a piece to its device at `from_ns` or later.
+    /// Sends a piece of a request to its device at `from_ns` or later.
     pub(crate) fn send(&mut self, io: u32, piece: Piece, from_ns: u64) {
         let Piece { device, at, length, op } = piece;
         self.device_bytes[op as usize] += length;
@@ -121,7 +122,6 @@ impl Machine {
         let bus = entry.bus;
         self.buses[bus as usize].outstanding += 1;
         if from_ns > self.now_ns() {
-            // The command waits in the host until `from_ns`.
             self.events.schedule(from_ns, Event::Answered(command));
             self.commands[command].waited = true;
         } else {
@@ -151,8 +151,8 @@ impl Machine {
         self.events.schedule(end_ns, Event::BusFree(bus));
     }
 
-    /// Books the phases of a tenure that begins now, and returns its end (ns). `kept` is true if
-    /// the device has kept the bus since the command.
+    /// Books the phases of a tenure that begins now, and returns the end of the tenure (ns). `kept`
+    /// is true if the device has kept the bus since the command.
     fn tenure_end(&mut self, bus: u32, tenure: Tenure, kept: bool) -> u64 {
         let now_ns = self.events.now_ns();
         let model = &self.system.bus;
@@ -228,7 +228,6 @@ impl Machine {
             }
     }
 
-    /// Handles the end of a bus tenure.
     pub(crate) fn bus_free(&mut self, bus: u32) {
         let Some(Tenure { command, kind }) = self.buses[bus as usize].current.take() else {
             return;
@@ -292,7 +291,6 @@ impl Machine {
             && entry.disk().is_some_and(|disk| disk.model.writes_inline && disk.has_room(length))
     }
 
-    /// Begins the next tenure in the queue of a bus.
     fn next_tenure(&mut self, bus: u32) {
         if let Some(next) = self.buses[bus as usize].queue.pop_front() {
             self.begin_tenure(bus, next);
@@ -323,7 +321,7 @@ impl Machine {
         self.start_media(device);
     }
 
-    /// Reports a finished command to the host, immediately or later together with others.
+    /// Reports a finished command to the host, either immediately or later with other commands.
     fn command_done(&mut self, command: u32) {
         let device = self.commands[command].device;
         let now_ns = self.now_ns();
@@ -344,8 +342,8 @@ impl Machine {
         }
     }
 
-    /// Reports the held completions if the oldest one has been held for the coalescing time. Does
-    /// nothing if it has been held for less.
+    /// Reports the held completions, unless the oldest one has been held for less than the
+    /// coalescing time.
     pub(crate) fn coalesce_timeout(&mut self, device: u32) {
         let entry = &self.devices[device as usize];
         if self.now_ns() - entry.held_since_ns >= entry.mechanism.coalesce_ns() {
@@ -353,11 +351,11 @@ impl Machine {
         }
     }
 
-    /// Reports all held completions of a device.
     fn report_held(&mut self, device: u32) {
         let mut held = std::mem::take(&mut self.devices[device as usize].held);
         held.drain(..).for_each(|command| self.report_completion(command));
-        // The reports may send new commands, but no new command can complete at the same moment.
+        // The reports may start new commands, but none of these can complete now, so `held` is
+        // empty.
         self.devices[device as usize].held = held;
     }
 
@@ -449,7 +447,7 @@ impl Machine {
         }
     }
 
-    /// Checks whether a device has a single command, and no other command is on the device's bus.
+    /// Checks whether the bus has only one outstanding command, and this device serves the command.
     fn is_alone(&self, device: u32) -> bool {
         let entry = &self.devices[device as usize];
         entry.outstanding == 1 && self.buses[entry.bus as usize].outstanding == 1
@@ -551,8 +549,8 @@ impl Machine {
         if op == Op::Read { model.read.ns_for(length) } else { model.write.ns_for(length) }
     }
 
-    /// Continues a read whose data will be complete in time, or a write whose minimum time has
-    /// passed.
+    /// Continues a read whose data will be ready in time for the transfer, or a write whose minimum
+    /// time has passed.
     pub(crate) fn data_ready(&mut self, command: u32) {
         let Command { device, op, .. } = self.commands[command];
         let entry = &mut self.devices[device as usize];
@@ -617,7 +615,7 @@ impl Machine {
         self.next_job(device);
     }
 
-    /// Continues a command of a flash device after a bus tenure of this command.
+    /// Continues a command of a flash device after one of its bus tenures has ended.
     fn flash_tenure_ended(&mut self, command: u32, kind: TenureKind) {
         let now_ns = self.events.now_ns();
         let Command { device, at, length, op, .. } = self.commands[command];
@@ -638,7 +636,7 @@ impl Machine {
         }
     }
 
-    /// Schedules the next event of a flash device in which writes wait for room.
+    /// Schedules the next step of a flash device if writes wait for room in its buffer.
     fn watch_flash(&mut self, device: u32) {
         let Mechanism::Flash(flash) = &mut self.devices[device as usize].mechanism else { return };
         if !flash.is_watched

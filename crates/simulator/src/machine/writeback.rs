@@ -1,14 +1,15 @@
-//! The dirty pages of a file, and the dirty-page limits of a host, which determine when dirty pages
-//! are written and when writers wait.
+//! Simulates when Linux writes the dirty pages of a file, and when writers must wait because too
+//! many pages of the host are dirty.
 //!
 //! The rules are those of `mm/page-writeback.c` (`balance_dirty_pages`, `domain_dirty_limits`) and
 //! `fs/fs-writeback.c` (`wb_writeback`) as of Linux 6.18, and of
-//! `Documentation/admin-guide/sysctl/vm.rst`. The flusher starts when more pages than the
-//! background limit are dirty, or when a file has been dirty for the expiry time. Writers do not
-//! wait while the number of dirty pages is below the midpoint of both limits. Above this midpoint,
-//! writers proceed at the rate of the device, and the number of dirty pages settles halfway between
-//! the midpoint and the limit. The kernel makes each writer pause for a computed time. In this
-//! model, a writer waits until enough pages are written, which gives the same rate.
+//! `Documentation/admin-guide/sysctl/vm.rst`. The flusher starts when the number of dirty pages
+//! exceeds the background limit, or when a file has been dirty for the expiry time. Writers do not
+//! wait while the number of dirty pages is below the midpoint between the background limit and the
+//! maximum. Above this midpoint, writers proceed at the rate of the device, and the number of dirty
+//! pages settles halfway between the midpoint and the maximum. The kernel makes each writer pause
+//! for a computed time. In this model, a writer waits until enough pages are written, which gives
+//! the same rate.
 
 use super::pages::Ranges;
 
@@ -27,8 +28,8 @@ impl Limits {
         u64::midpoint(self.background.min(self.limit), self.limit)
     }
 
-    /// Returns the number of dirty pages at which writers proceed at the rate of the device (set
-    /// point of `pos_ratio_polynom`).
+    /// Returns the number of dirty pages at which writers proceed at the rate of the device (the
+    /// set point of `pos_ratio_polynom`).
     pub fn set_point(self) -> u64 {
         u64::midpoint(self.free_run(), self.limit)
     }
@@ -48,11 +49,10 @@ pub(crate) struct DirtyPages {
     writing: u64,
     /// Page at which the flusher continues (`writeback_index`).
     next: u64,
-    /// Start of the time for which the file has continuously had dirty pages (ns). None if no page
-    /// is dirty.
+    /// Time since which the file has always had a dirty page (ns). None if no page is dirty.
     since_ns: Option<u64>,
-    /// Whether pages are written regardless of the limits, because they have expired or a job waits
-    /// for them.
+    /// Whether the flusher writes the dirty pages regardless of the limits, because they have
+    /// expired or a job waits for them.
     pub urgent: bool,
 }
 
@@ -77,8 +77,8 @@ impl DirtyPages {
         self.since_ns.get_or_insert(now_ns);
     }
 
-    /// Takes the next dirty pages for writing, at most `most`. Continues after the last pages that
-    /// were taken, and wraps around at the end of the file.
+    /// Takes the next range of at most `most` dirty pages for writing. Continues after the range
+    /// that was taken last, and wraps around at the end of the file.
     pub fn take(&mut self, most: u64) -> Option<(u64, u64)> {
         let (from, to) = self.ranges.first_from(self.next).or(self.ranges.first_from(0))?;
         let to = to.min(from + most);
@@ -87,7 +87,7 @@ impl DirtyPages {
         Some((from, to))
     }
 
-    /// Takes dirty pages in the range `from..to` for writing, at most `most`.
+    /// Takes the first range of at most `most` dirty pages within `from..to` for writing.
     pub fn take_within(&mut self, from: u64, to: u64, most: u64) -> Option<(u64, u64)> {
         let (start, end) = self.ranges.first_from(from).filter(|(start, _)| *start < to)?;
         let end = end.min(to).min(start + most);
@@ -109,8 +109,8 @@ impl DirtyPages {
         self.writing -= pages;
     }
 
-    /// Runs the periodic check of the flusher. Pages that have been dirty for `expire_ns` become
-    /// urgent. Returns whether another check is needed.
+    /// Runs the periodic check of the flusher. If the file has been dirty for `expire_ns`, its
+    /// pages become urgent. Returns true if another check is needed.
     pub fn look(&mut self, now_ns: u64, expire_ns: u64) -> bool {
         let Some(since_ns) = self.since_ns else { return false };
         self.urgent |= now_ns - since_ns >= expire_ns;

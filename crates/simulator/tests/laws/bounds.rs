@@ -1,5 +1,5 @@
-//! Tests that no run exceeds a closed-form bound, for any system and load. If a single part is the
-//! limit, the run reaches the bound of this part.
+//! Tests that no run exceeds a closed-form bound, for any system and load. If one component is the
+//! bottleneck, the run also reaches the bound of this component.
 
 use ioengine::{Caching, Op};
 use proptest::prelude::*;
@@ -15,7 +15,6 @@ use crate::support::{
 
 const KIB: u64 = 1024;
 
-/// A system and a load for which bounds are checked.
 #[derive(Clone)]
 struct Case {
     system: System,
@@ -75,7 +74,8 @@ fn bases() -> Vec<Description> {
     bases
 }
 
-/// Changes that are applied to the base systems in this order, independently of each other.
+/// Changes to a base system, in the order in which they are applied. The value of each change is
+/// drawn independently of the others.
 const CHANGES: [(&str, &[&str]); 10] = [
     ("volume", &["none", "stripe", "raid1", "raid5"]),
     ("raid_in", &["host", "adapter", "array"]),
@@ -88,7 +88,7 @@ const CHANGES: [(&str, &[&str]); 10] = [
     ("path", &["driver", "file-system"]),
     ("drive.zero_latency_write", &["on", "off"]),
 ];
-/// Further changes. Each system gets one of these changes.
+/// Further changes. Each system gets only one entry.
 const OTHERS: [&str; 14] = [
     "",
     "host.cpus=2",
@@ -124,8 +124,8 @@ fn pairs(changes: &str) -> impl Iterator<Item = (&str, &str)> {
 
 fn system() -> impl Strategy<Value = System> {
     let counts = (1..7_u32, 1..4_u32, 1..3_u32);
-    // The probabilities in `keeps` are those that a system keeps its original path, and its
-    // original setting of zero-latency writes.
+    // A system keeps its original path with a probability of 25%, and its original setting of
+    // zero-latency writes with a probability of 50%.
     let choices = any::<[prop::sample::Index; CHANGES.len()]>();
     let keeps = [prop::bool::weighted(0.25), prop::bool::weighted(0.5)];
     let rest = (0..6_u32, prop::sample::select(OTHERS.to_vec()), keeps);
@@ -199,7 +199,8 @@ fn case() -> impl Strategy<Value = Case> {
     let rest = (prop::sample::select(vec![1_u32, 1, 2, 4]), 0..4_u8, 1..12_u64, any::<u64>());
     (system(), shape, rest).prop_map(|(system, shape, (workers, mode, mib, seed))| {
         let (kib, write, random, depth) = shape;
-        // All threads get equal shares, and no byte is requested twice.
+        // The load consists of whole rounds of one request per thread, so that all threads get
+        // equal shares. No byte is requested twice.
         let round = u64::from(kib) * KIB * u64::from(workers);
         let bytes = ((mib << 20) / round).max(2) * round;
         let load = load(if write { 0 } else { 100 }, kib * 1024, depth, bytes);
@@ -230,7 +231,7 @@ proptest! {
 
 #[test]
 fn the_last_command_need_not_wait_for_all_the_requests_that_it_counts_as() {
-    // Each command counts as four requests, and the limit delays only later commands.
+    // Each command of 64 KiB counts as four requests, but the limit delays only later commands.
     let counted = [
         ("drive.counted_size", "16"),
         ("drive.request_credit", "50"),
@@ -245,8 +246,8 @@ fn the_last_command_need_not_wait_for_all_the_requests_that_it_counts_as() {
     let paced = bounds.iter().find(|bound| bound.part == bounds::Part::Requests);
     let paced = paced.unwrap_or_else(|| panic!("no bound by requests: {}", rates(&bounds)));
     assert!(rate <= paced.bytes_per_s, "{rate:.0} of {}", rates(&bounds));
-    // The bound allows for a last command as large as the read-ahead, which counts as 8 of the 64
-    // requests.
+    // The bound assumes that the last command is as large as the read-ahead. Such a command counts
+    // as 8 of the 64 requests.
     assert!(rate > paced.bytes_per_s * 56.0 / 64.0, "{rate:.0} of {}", rates(&bounds));
 }
 
@@ -276,7 +277,7 @@ fn tightest(system: System, load: Workload, caching: Caching) -> (Bound, f64) {
 fn the_tightest_bound_names_what_binds_and_the_run_comes_up_to_it() {
     let mib64 = 64 << 20;
     let stripe = [("volume", "stripe"), ("disks", "4")];
-    // Consecutive requests are sent to the same drive, so its firmware must not be the limit.
+    // Consecutive requests are sent to the same drive, so the time of its firmware is set to 0.
     let buses = [("buses", "4"), ("drive.firmware_queued_read", "0")];
     let cases = [
         ("media", named(DISKS, &[]), load(100, 65536, 4, mib64)),
@@ -313,7 +314,7 @@ fn the_bound_of_a_bus_is_that_of_its_own_rate() {
     assert_eq!(slow, fast, "the bus bound depends on the rate of a link");
     assert!(rate_of(&[("bus.read", "320")], Op::Read, bus) > 1.2 * slow);
 
-    // The bus waits for PCI at any rate of the bus, so PCI sets this bound.
+    // The bus waits for PCI, so a faster bus does not change this bound, but a faster PCI does.
     let paced = "Ultra160 SCSI at the pace of PCI";
     let usual = rate_of(&[], Op::Read, paced);
     assert!(usual < rate_of(&[], Op::Read, "PCI") && usual < slow, "{usual}");
@@ -334,7 +335,7 @@ fn an_array_that_may_not_hold_writes_waits_for_the_platter() {
 
 #[test]
 fn a_controller_that_reads_ahead_in_less_than_rows_is_within_its_bound() {
-    // Read-ahead covers four chunks at a time, and a request has twelve chunks.
+    // Read-ahead covers four chunks at a time. A row has six chunks, and a request has twelve.
     let parts = Parts { flash: true, ..Parts::default() };
     let array = [("raid_in", "array"), ("volume", "stripe"), ("disks", "6"), ("chunk", "16k")];
     let system = changed(base_with(parts), &array);

@@ -16,7 +16,6 @@ const TRIALS: u64 = 6;
 /// Minimum number of runs whose interval must contain the long-run rate (93%).
 const COVERED_MIN: u64 = 186;
 
-/// A system and a load, with the lengths of a trial and of the long run.
 struct Case {
     system: System,
     load: Workload,
@@ -35,7 +34,8 @@ impl Case {
         Case { system, load, trial_ns, long_run_ns: trial_ns * 400 }
     }
 
-    /// Returns a case of sequential reads. The long run stays within the first zone of a disk.
+    /// Returns a case of sequential reads. The long run is only 20 trials long, so that it stays
+    /// within the first zone of a disk.
     fn sequential(name: &str, request_bytes: u32, depth: u32, trial_ms: u64) -> Case {
         let case = Case::random(name, request_bytes, depth, trial_ms);
         let load = Workload { pattern: Pattern::Sequential, ..case.load };
@@ -47,8 +47,8 @@ impl Case {
         run(&self.system, &load, Caching::Direct).sample
     }
 
-    /// Returns the interval that is reported for a run. This is the interval of the median, widened
-    /// by half a request, because only whole requests are counted.
+    /// Returns the interval that is reported for a run: the confidence interval of the median,
+    /// widened by half a request, because trials count only whole requests.
     fn reported_interval(&self, run: u64) -> Interval {
         let trials = (0..TRIALS).map(|trial| self.sample(run * 1000 + trial + 1, self.trial_ns));
         let (mut rates, mut resolution) = (Vec::new(), 0.0_f64);
@@ -101,7 +101,7 @@ fn intervals_of_sequential_reads_hold_the_rate_of_the_zone() {
     Case::sequential("w2k-atlas10k", 65_536, 8, 500).assert_coverage();
 }
 
-/// This test is slow, because the simulated scheduler examines the whole queue.
+/// This test is slow, because the simulated scheduler examines the whole queue for each request.
 #[test]
 #[ignore = "takes about a minute"]
 fn intervals_of_very_deep_queues_hold_the_rate_in_the_long_run() {

@@ -16,7 +16,6 @@ fn geometry(system: &System) -> Geometry {
     Geometry::new(disk, 1.0)
 }
 
-/// Returns the offset of the file on its disk (bytes).
 fn file_start(system: &System) -> u64 {
     (geometry(system).bytes() as f64 * system.setup.file_at) as u64
 }
@@ -48,10 +47,11 @@ fn a_write_without_a_cache_takes_a_revolution_and_its_own_time() {
 
 #[test]
 fn a_read_from_the_buffer_takes_a_fixed_time_and_one_for_each_byte() {
-    // The platters turn so fast that the buffer always holds the data in advance.
+    // The platters turn so fast that the data are always in the buffer before they are requested.
     let always = [("drive.rotation", "7200000"), ("drive.start_read", "0")];
     let system = named(DISKS, &[&always[..], &[("links.0.read", "0")]].concat());
-    // All sizes get the same number of requests, so that the time of the first seek cancels out.
+    // All sizes get the same number of requests, so that the time of the first seek cancels out in
+    // the difference.
     let often = |kib: u32| load(100, kib * 1024, 1, 4000 * u64::from(kib) * 1024);
     let time = |kib: u32| run(&system, &often(kib), Caching::Direct);
     let (small, large) = (time(4).ns_per_request(), time(64).ns_per_request());
@@ -85,7 +85,7 @@ fn a_disk_that_commits_ahead_gains_nothing_from_a_second_random_request() {
         ran.bytes_per_s()
     };
     let (one, two, eight) = (rate(1), rate(2), rate(8));
-    // Depth 2 saves only the host's share of a request, 0.5 ms of 13 ms.
+    // At depth 2, only the host's part of a request overlaps with the disk: 0.5 ms of 13 ms.
     assert!(two / one < 1.08, "one {one}, two {two}");
     assert!(eight / one > 1.15, "one {one}, eight {eight}");
 }
@@ -279,16 +279,17 @@ fn partial_page_writes_read_each_page_once() {
         assert_eq!(bytes, reads * 4096, "{kib} KiB");
         reads
     };
-    // Each page that a request covers only in part is read once. This is one page for every two
-    // requests of 2 or 6 KiB, three pages for every four requests of 3 or 5 KiB, and one page for
-    // every four requests of 1 KiB.
+    // A page that is written only in part is read once. That is one page for every two requests of
+    // 2 or 6 KiB, three pages for every four requests of 3 or 5 KiB, and one page for every four
+    // requests of 1 KiB.
     for (kib, reads) in [(2, 1280), (4, 0), (6, 1280), (3, 1920), (5, 1920), (1, 640)] {
         assert_eq!(page_reads(&[], kib), reads, "{kib} KiB");
     }
     assert_eq!(page_reads(&[("allocation", "extend")], 6), 0, "there is nothing to read");
 }
 
-/// Returns the number of writes per second of a rebuild that runs beside a light read load.
+/// Returns the number of writes per second by a rebuild, while the volume also serves 10 reads per
+/// second.
 fn rebuild_writes(changes: &[(&str, &str)]) -> f64 {
     let setup = [("volume", "raid5"), ("failed", "1"), ("rebuilding", "on")];
     let system = named(DISKS, &[&setup[..], changes].concat());
@@ -313,7 +314,7 @@ fn a_rebuild_costs_a_controller_with_a_cache_what_it_costs_one_without() {
         let fixed = [("raid_in", "array"), ("array.fixed", "50000"), ("write_cache", cache)];
         rebuild_writes(&[&fixed[..], &[("disks", "4")]].concat())
     };
-    // Ten reads per second take half of the controller's time.
+    // Each request takes 50 ms in the controller, so ten reads per second occupy half of its time.
     assert!(with("on") <= 10.0, "{}", with("on"));
     is_near(with("on"), with("off"), 0.01, "with a write cache");
 }

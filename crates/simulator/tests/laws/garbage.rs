@@ -1,5 +1,4 @@
-//! Tests how much time garbage collection and the SLC cache cost in systems with a translation
-//! layer.
+//! Tests the cost of garbage collection and of the SLC cache in systems with a translation layer.
 
 use ioengine::{Caching, Op};
 use simulator::{Account, Driver, Resource, System};
@@ -47,7 +46,7 @@ fn amplification(ran: &RunResult) -> f64 {
     ran.account.write_cost().expect("the run has written").write_amplification
 }
 
-/// Returns the busy time of the dies in a phase, as a share of their total busy time.
+/// Returns the share of the dies' busy time that one phase takes.
 fn phase(account: &Account, name: &str) -> f64 {
     let dies = dies(account);
     let found = dies.phases_ns.iter().find(|(phase, _)| *phase == name);
@@ -100,7 +99,8 @@ fn a_device_that_was_never_written_writes_as_fast_as_its_dies_program() {
     let system = small(&[("drive.translation.state", "empty")]);
     let ran = run(&system, &random_writes(256 * MIB), Caching::Direct);
     let rate = 8.0 * 98304.0 * 1e9 / (561e3 + 98304.0 / 1.2);
-    // The last 4 MiB of the writes are still in the buffer when the run ends.
+    // When the run ends, the last 4 MiB are still in the buffer, so the dies have programmed only
+    // 252 of the 256 MiB.
     let difference = relative_difference(ran.bytes_per_s(), rate * 256.0 / 252.0);
     assert!(difference < 0.01, "{} where {rate} was expected", ran.bytes_per_s());
     assert_eq!(amplification(&ran), 1.0);
@@ -137,9 +137,9 @@ fn reads_wait_for_writes_less_if_the_device_can_suspend() {
 
 #[test]
 fn a_drive_with_published_parameters_is_as_fast_as_its_data_sheet_says() {
-    // The parameters describe a Samsung 970 PRO of 512 GB. They were fitted to that drive in
-    // NVMeVirt (ssd_config.h, SAMSUNG_970PRO). Parameters that NVMeVirt lacks have no effect here,
-    // because the writes fit into the blocks that are free.
+    // NVMeVirt fitted these parameters to a Samsung 970 PRO of 512 GB (ssd_config.h,
+    // SAMSUNG_970PRO). The other parameters have no effect here, because the writes fit into free
+    // blocks.
     let parameters = [
         ("drive.capacity", "512GB"),
         ("drive.units", "16"),
@@ -199,8 +199,8 @@ fn writes_slow_down_when_the_slc_cache_is_full() {
     let (all_ns, _) = rate(&system, 600 * MIB);
     let wanted_ns = (128.0 / slc + 468.0 / direct) * MIB as f64 * 1e9;
     assert!(relative_difference(all_ns, wanted_ns) < 0.03, "{all_ns} not {wanted_ns}");
-    // With `slc_full=fold`, all data pass through the cache, which must be emptied at the same
-    // time.
+    // With `slc_full=fold`, all data pass through the cache, so the cache must be emptied while it
+    // is filled.
     let (folds_ns, folds) = rate(&cached(&[("drive.translation.slc_full", "fold")]), 600 * MIB);
     let fold_ns = (50e3 + transfer_ns + 500e3 + transfer_ns) / (8.0 * 32768.0);
     let wanted_ns = (596.0 / slc * 1e9 + 468.0 * fold_ns) * MIB as f64;

@@ -141,8 +141,8 @@ fn a_bus_at_the_pace_of_a_link_is_not_the_bottleneck() {
     assert_eq!(written.resource, "SCSI adapter", "{written:?}");
 }
 
-/// Returns the keys that set the speed of each resource, as pairs of resource names and key
-/// prefixes.
+/// Returns groups of resources with the keys that set their speed. Each group consists of the names
+/// of the resources and the prefixes of the keys.
 fn speeds(system: &System) -> Vec<(Vec<String>, Vec<String>)> {
     let group = |names: &[&str], keys: &[&str]| {
         let all = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
@@ -168,8 +168,8 @@ fn speeds(system: &System) -> Vec<(Vec<String>, Vec<String>)> {
     groups
 }
 
-/// Returns by how many percent the rate falls if a resource is 1% slower. The resource is slowed by
-/// 5% for the measurement.
+/// Returns by how many percent the rate falls for each percent that a resource is slower. For the
+/// measurement, the resource is slowed by 5%.
 fn cost_of_slowness(description: &Description, keys: &[String], load: &Workload) -> f64 {
     const SLOWER: f64 = 1.05;
     let mut slow = description.clone();
@@ -210,7 +210,8 @@ fn the_bottleneck_is_the_resource_whose_speed_changes_the_rate_most() {
         for (key, value) in [("disks", count.as_str()), ("volume", volume)] {
             description.set(key, value).unwrap_or_else(|error| panic!("{error}"));
         }
-        // All disks turn at the same speed, so that a small change does not shift their phases.
+        // All disks turn at the same speed. Otherwise, a small change would also change how their
+        // rotations are aligned.
         let _ = description.set("drive.spindle_spread", "0");
         let system = description.system().unwrap_or_else(|error| panic!("{error}"));
         for (read_percent, kib, depth) in loads {

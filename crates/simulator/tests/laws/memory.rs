@@ -1,5 +1,6 @@
-//! Compares the file-system cache with closed forms: hit ratios of random reads (LRU under
-//! independent draws, Che's approximation), the pages that stay in memory, and the resulting rates.
+//! Compares the file-system cache with closed forms: hit ratios of random reads, the pages that
+//! stay in memory, and the resulting rates. The hit ratios are those of an LRU cache with
+//! independent draws (Che's approximation).
 
 use ioengine::{Caching, Op};
 use simulator::bounds::{self, Shape};
@@ -11,16 +12,18 @@ use crate::support::{DISKS, Parts, RunResult, base_with, changed, load, named, r
 
 const MIB: u64 = 1 << 20;
 const BLOCK: u32 = 8192;
-/// Seed of all runs of this file.
+/// Seed of all runs in this file.
 const SEED: u64 = 3;
 
-/// Returns a system with a cache of `cache` bytes, and with flash, so that the simulation is fast.
+/// Returns a system with a cache of `cache` bytes. The device is flash, so that the simulation is
+/// fast.
 fn flash(cache: u64) -> System {
     let parts = Parts { flash: true, ..Parts::default() };
     changed(base_with(parts), &[("host.cache.size", &format!("{cache}B"))])
 }
 
-/// Returns a distribution of independent draws that are uniform over all blocks.
+/// Returns a distribution in which all blocks are drawn independently and with the same
+/// probability.
 fn uniform() -> Distribution {
     Distribution::Zoned(vec![Zone { access_percent: 100, region_percent: 100 }])
 }
@@ -37,8 +40,8 @@ fn reads(distribution: Distribution, file: u64, requests: u64) -> Workload {
     }
 }
 
-/// Returns the hit ratio and the time per request (ns) in the second half of a run. The first half
-/// is a separate run of half the length with the same requests, which is subtracted.
+/// Returns the hit ratio and the time per request (ns) in the second half of a run. Both are
+/// differences between the whole run and a run with only the first half of the requests.
 fn late(system: &System, whole: &Workload) -> [f64; 2] {
     let bytes = whole.limit_bytes.expect("the load has a limit");
     let half = Workload { limit_bytes: Some(bytes / 2), ..whole.clone() };
@@ -111,8 +114,7 @@ fn a_file_that_fits_is_read_from_the_device_once() {
         let passes = Workload { limit_bytes: Some(5 * file), pattern, ..load(100, BLOCK, 1, file) };
         let ran = run(&system, &passes, Caching::Buffered);
         let read = ran.account.device_bytes[0];
-        // When a sequential reader reaches the end of the file, one more unit may have been read
-        // ahead.
+        // At the end of the file, a sequential reader may have read one more unit ahead.
         let ahead =
             if pattern == Pattern::Random { 0 } else { system.host.cache.read_ahead.bytes() };
         assert!((file..=file + ahead + 65536).contains(&read), "{pattern:?}: {read}");
@@ -148,7 +150,7 @@ fn small_random_writes_read_the_data_around_them_once() {
 #[test]
 fn each_small_random_write_reads_the_data_around_it_if_little_fits_in_memory() {
     let file = 64 * MIB;
-    // At most 16 frames fit into the cache. Another 16 frames stay, because each of them has a
+    // The cache holds 16 frames. Up to 16 more frames stay in memory, because each of them has a
     // dirty block.
     let sizes = [("host.cache.size", "1MiB"), ("host.cache.dirty_limit", "128KiB")];
     let system = named(DISKS, &sizes);
@@ -166,8 +168,8 @@ fn each_small_random_write_reads_the_data_around_it_if_little_fits_in_memory() {
 
 #[test]
 fn the_lazy_writer_sweeps_over_the_file() {
-    // All writes are dirty before the first one is written to the device, so one sweep writes them
-    // all. The sweep seeks little, and needs about one revolution per write and track.
+    // The lazy writer starts only after the last write, so one sweep writes all data. A sweep seeks
+    // less than random writes do.
     let file = 64 * MIB;
     let changes = [("host.cache.first_delay", "3600"), ("host.cache.write_frame", "512B")];
     let system = named(DISKS, &changes);
@@ -182,8 +184,7 @@ fn the_lazy_writer_sweeps_over_the_file() {
 
 #[test]
 fn a_scan_writes_an_eighth_of_the_scattered_data_that_are_dirty() {
-    // The writes arrive at a constant rate for about `seconds` seconds, and never wait for the
-    // device.
+    // The writes arrive at a constant rate and never wait for the device.
     let file = 64 * MIB;
     let scans = |seconds: u64, scan: Option<Time>| {
         let mut system = named(DISKS, &[("host.cache.write_frame", "512B")]);
@@ -200,8 +201,9 @@ fn a_scan_writes_an_eighth_of_the_scattered_data_that_are_dirty() {
         (account.device_requests[1] as f64, account.requests as f64)
     };
     let second = Some(Time(1e9));
-    // The number of dirty blocks after n seconds is 64 x 8 x (1 - (7/8)^n), less the writes to
-    // blocks that were already dirty.
+    // Each second, 64 blocks become dirty, and a scan writes an eighth of the dirty blocks. After n
+    // seconds, 64 x 8 x (1 - (7/8)^n) blocks are dirty. The last half second adds 32. Writes to
+    // blocks that were already dirty are ignored here.
     for n in [2_u64, 4, 8] {
         let (written, requests) = scans(n, second);
         let dirty = 512.0 * (1.0 - 0.875_f64.powi(n as i32)) + 32.0;

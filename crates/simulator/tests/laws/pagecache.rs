@@ -1,5 +1,5 @@
-//! Compares the page cache model that follows the rules of Linux with closed forms: hit ratios,
-//! read-ahead requests, dirty limits, and the cost of durable writes.
+//! Compares the model of the Linux page cache with closed forms: hit ratios, read-ahead requests,
+//! dirty limits, and the cost of durable writes.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::support::{RunResult, load, run};
 const MIB: u64 = 1 << 20;
 const PAGE: u64 = 4096;
 
-/// The section of a system file that enables the rules of Linux.
+/// The section of a system file that enables the model of the Linux page cache.
 const LINUX: &str = r#"
 [host.cache.linux]
 read_ahead_max = { value = 128, unit = "KiB", source = "test" }
@@ -31,8 +31,8 @@ timestamp_tick = { value = 4, unit = "ms", source = "test" }
 flush = { value = 0, unit = "us", source = "test" }
 "#;
 
-/// Returns a flash device with the rules of Linux. A request takes 1 ms, plus its transfer time at
-/// 100 MB/s.
+/// Returns a flash device behind the Linux page cache. A device request takes 1 ms, plus its
+/// transfer time at 100 MB/s.
 fn linux(changes: &[(&str, &str)]) -> System {
     let base = Description::file("nvme-gen4").expect("the system is built in");
     let text = format!("{base}\n{LINUX}");
@@ -52,7 +52,7 @@ fn linux(changes: &[(&str, &str)]) -> System {
         ("bus.write", "0MB/s"),
         ("bus.command", "0us"),
         ("bus.status", "0us"),
-        // Only the device and the rules of Linux take time.
+        // The host needs no CPU time, so only the device and the page cache determine the times.
         ("host.piece", "0us"),
         ("host.buffered_read.fixed", "0us"),
         ("host.buffered_read.each", "0us/KiB"),
@@ -71,7 +71,7 @@ fn buffered(changes: &[(&str, &str)], load: &Workload) -> RunResult {
     run(&linux(changes), load, Caching::Buffered)
 }
 
-/// Returns random reads of single pages. The pages are drawn independently.
+/// Returns random reads of single pages that are drawn independently.
 fn draws(file: u64, requests: u64) -> Workload {
     let all = vec![Zone { access_percent: 100, region_percent: 100 }];
     Workload {
@@ -85,14 +85,15 @@ fn draws(file: u64, requests: u64) -> Workload {
 
 #[test]
 fn a_sequential_reader_gets_the_windows_of_the_documented_rules() {
-    // The maximum read-ahead is 128 KiB, so the windows have 4, 8 and 16 pages, and then 32. A file
-    // of 16 MiB (4096 pages) takes 3 + 4068 / 32 requests. One or two more requests are for pages
-    // after the end, and one window is shortened so that the next windows begin at multiples of the
-    // folio size.
+    // The maximum read-ahead is 128 KiB, so the windows have 4, 8, 16 and then always 32 pages. A
+    // file of 16 MiB (4096 pages) takes 3 + 4068 / 32 requests. One or two more requests are for
+    // pages after the end of the file. One more request is needed, because a window is shortened to
+    // align the next windows to the folio size.
     let small = buffered(&[], &load(100, PAGE as u32, 1, 16 * MIB));
     let requests = small.account.device_requests[0];
     assert!((132..=134).contains(&requests), "{requests}");
-    // Each request above the maximum is read with one device request, and the marks cause one more.
+    // Each request is larger than the maximum read-ahead, so it becomes one device request.
+    // Readahead markers may cause a few more.
     let large = buffered(&[], &load(100, MIB as u32, 1, 16 * MIB));
     let requests = large.account.device_requests[0];
     assert!((16..=18).contains(&requests), "{requests}");
@@ -100,7 +101,7 @@ fn a_sequential_reader_gets_the_windows_of_the_documented_rules() {
 
 #[test]
 fn read_ahead_keeps_the_device_as_busy_as_two_windows_can() {
-    // Two windows of 16 KiB are in flight. One window is read while the reader waits for the other.
+    // Two windows of 16 KiB are in flight: the window that the reader waits for, and the next one.
     let run = buffered(&[("host.cache.linux.read_ahead_max", "16KiB")], &load(100, 4096, 1, MIB));
     let two = 2.0 * 16384.0 / (0.001 + 16384.0 / 100e6);
     assert!((run.bytes_per_s() / two - 1.0).abs() < 0.15, "{} of {two}", run.bytes_per_s());
@@ -129,8 +130,7 @@ fn random_reads_without_read_ahead_hit_as_much_of_the_file_as_fits() {
 #[test]
 fn reads_near_pages_in_memory_begin_read_ahead_too() {
     // Half of the pages are in memory. For a quarter of the misses, the two pages before the miss
-    // are in memory, which the kernel considers a sequential stream. Therefore, more than one page
-    // is read for each miss.
+    // are in memory. The kernel takes this for a sequential stream and reads more than one page.
     let changes = [("host.cache.size", "16MiB")];
     let run = buffered(&changes, &draws(32 * MIB, 40_000));
     let account = run.account;
@@ -142,8 +142,8 @@ fn reads_near_pages_in_memory_begin_read_ahead_too() {
 fn writers_proceed_at_the_rate_of_the_device_from_the_set_point_on() {
     let writes = load(0, 65536, 1, 64 * MIB);
     let ran = buffered(&[], &writes);
-    // Writers do not wait until 7/8 of the limit are dirty. All further data are written at the
-    // rate of the device.
+    // Writers start to wait when the dirty data reach 7/8 of the limit (7 MiB). After that, they
+    // proceed at the rate of the device.
     let wanted = (64.0 - 7.0) * MIB as f64 / 100e6;
     let accepted = ran.elapsed_ns() as f64 / 1e9;
     assert!((accepted / wanted - 1.0).abs() < 0.03, "{accepted} of {wanted}");
@@ -154,8 +154,8 @@ fn dirty_pages_below_the_background_limit_wait_until_they_expire() {
     let think = workload::Think { pause_ns: 1_000_000_000, requests: 1 };
     let writes = |seconds| Workload { think: Some(think), ..load(0, 4096, 1, seconds * PAGE) };
     let written = |seconds| buffered(&[], &writes(seconds)).account.device_bytes[1];
-    // One page is written each second. Only the commits of the journal, every 5 s, reach the
-    // device.
+    // The program writes one page per second, and each page stays dirty for 30 s. Until then, only
+    // the commits of the journal, every 5 s, reach the device.
     let journal = written(29);
     assert!((15 * PAGE..=18 * PAGE).contains(&journal), "{journal}");
     assert!(written(45) >= 30 * PAGE + journal, "{}", written(45));
@@ -170,8 +170,8 @@ fn a_flush_after_each_write_costs_a_write_and_a_commit_where_the_times_changed()
     let one_ns = 1e6 + 4096.0 * 10.0;
     let data = buffered(&[], &each(true)).ns_per_request();
     assert!((data / one_ns - 1.0).abs() < 0.02, "{data}");
-    // The timestamps change in every tick of 4 ms. A commit takes two writes of 1 ms each, the
-    // first one of 8 KiB.
+    // The timestamps change every 4 ms. A commit takes two writes of 1 ms each: the first has 8
+    // KiB, the second 4 KiB.
     let commit_ns = 2e6 + 3.0 * 4096.0 * 10.0;
     let all = buffered(&[], &each(false)).ns_per_request();
     let wanted = one_ns / (1.0 - commit_ns / 4e6);
@@ -215,7 +215,8 @@ fn files_on_devices_of_their_own_are_flushed_at_the_same_time() {
         rack.system().expect("the description is a system")
     };
     let wide = ("host.cache.dirty_limit", "64MiB");
-    // The test uses the rules of Linux and the lazy writer of Windows. The caches hold all files.
+    // The test covers both the Linux page cache and the lazy writer of Windows. The caches are
+    // large enough for all files.
     let linux = [linux(&[wide]), linux(&[wide, ("disks", "8")])];
     for ([one, eight], bytes) in [([rack("1"), rack("8")], 6 * MIB), (linux, MIB)] {
         let (one, eight) = (end_ns(&one, bytes), end_ns(&eight, bytes));
@@ -266,7 +267,7 @@ fn a_write_of_part_of_a_page_reads_the_page_first() {
     assert_eq!(ran.account.device_bytes[0], MIB);
 }
 
-/// A recorded program: reads and hints of 8 KiB, issued one after another.
+/// A trace of 8 KiB reads and hints that are issued one after another.
 #[derive(Debug)]
 struct Program(Vec<ReplayRequest>);
 

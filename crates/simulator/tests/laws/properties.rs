@@ -34,9 +34,9 @@ fn runs_are_reproducible_and_a_seed_only_changes_rotational_positions() {
 #[test]
 fn more_disks_and_more_buses_are_never_worse_for_a_stream() {
     for name in all() {
-        // The depth is enough to keep all devices busy. A bus serves commands and data in FIFO
-        // order, so at a low depth, requests to idle devices would wait for other requests on the
-        // bus.
+        // The depth is high enough to keep all devices busy. At a low depth, requests to idle
+        // devices would wait on the bus behind other requests, because a bus serves commands and
+        // data in FIFO order.
         for (op, depth) in [(100, 64), (0, 64)] {
             let rate = |disks: &str, buses: &str| {
                 let one = [("volume", "stripe"), ("hosts", "1")];
@@ -102,8 +102,8 @@ fn the_usual_loads_break_no_law_on_any_system() {
     for name in all().into_iter().filter(|name| *name != "rack") {
         run_usual_loads(&named(name, &[]), &[2, 8, 64, 1024], &[1, 8, 32]);
     }
-    // The requests of all thousand drives together need too much memory, so only some drives are
-    // used.
+    // Large loads on all thousand drives would need too much memory, so these loads run on 40
+    // drives.
     let some = [("buses", "4"), ("hosts", "4"), ("disks", "40")];
     run_usual_loads(&named("rack", &some), &[2, 64, 1024], &[1, 8]);
     run_usual_loads(&named("rack", &[]), &[64], &[1]);
@@ -228,7 +228,7 @@ fn a_cached_read_waits_for_its_own_bytes_whatever_the_lazy_writer_does_meanwhile
     let mix = Workload { limit_bytes: Some(16 * MIB), ..mix };
     let ran = run(&system, &mix, Caching::Buffered);
     let soonest_ns = ran.sample.operations[0].latency.quantile(0.02);
-    // A read includes a seek, which takes longer than the cached write that happens during it.
+    // Each read needs a seek, so it takes longer than a cached write that happens meanwhile.
     assert!(soonest_ns.is_some_and(|ns| ns > 2_000_000), "{soonest_ns:?}");
 }
 

@@ -9,7 +9,7 @@ use workload::{Pattern, Workload};
 use crate::support::{DISKS, load, named, relative_difference, run};
 
 const MIB: u64 = 1 << 20;
-/// A rotation so fast that the media never limit the rate.
+/// The platters turn so fast that the media never limit the rate.
 const FAST: (&str, &str) = ("drive.rotation", "7200000");
 const STRIPE: [(&str, &str); 2] = [("volume", "stripe"), ("disks", "4")];
 
@@ -22,8 +22,8 @@ fn disk_of(system: &System) -> &simulator::system::DiskModel {
     disk
 }
 
-/// Returns the time of the phases before the data of a command, and of the phases after the data
-/// (ns).
+/// Returns the total time of the bus phases before the data of a command, and of those after the
+/// data (ns).
 fn phases_ns(system: &System) -> (u64, u64) {
     let bus = &system.bus;
     let before = [bus.arbitrate, bus.select, bus.message_out, bus.command];
@@ -33,7 +33,8 @@ fn phases_ns(system: &System) -> (u64, u64) {
 #[test]
 fn cached_writes_that_keep_the_bus_take_turns_however_many_disks_there_are() {
     for kib in [2_u32, 8, 16] {
-        // The closed form does not contain the additional time of queued writes, so this time is 0.
+        // The closed form omits the additional firmware time of queued writes, so this time is set
+        // to 0.
         let queued = ("drive.firmware_queued_write", "0");
         let off = [FAST, ("write_cache", "on"), ("drive.start_write", "0"), queued];
         let system = with(&[&STRIPE, &off]);
@@ -61,8 +62,8 @@ fn starting_the_arm_delays_the_next_command_only_if_none_waits() {
         (run(&system, &reads, Caching::Direct).ns_per_request(), system)
     };
     let ((with_start, system), (without, _)) = (time(1, "1000"), time(1, "0"));
-    // Every read frees space for read-ahead, which had paused. The start of the arm overlaps with
-    // the work of host and bus until the next command is decoded.
+    // Each read frees buffer space, so read-ahead resumes, and the arm starts again while host and
+    // bus prepare the next command.
     let host_ns = system.host.direct_read.ns_for(4096);
     let wanted = 1e6 - (host_ns + phases_ns(&system).0) as f64;
     let found = with_start - without;
@@ -176,7 +177,7 @@ fn a_write_that_lets_go_of_the_bus_pays_for_coming_back() {
     let bus = &system.bus;
     let wanted = bus.arbitrate.ns() + bus.reselect.ns() + bus.disconnect.ns();
     let found = with_return - without;
-    // During some writes, the arm starts at the same time, which hides a small part of the added
+    // In some writes, the arm starts while the device reconnects, so the reconnection adds less
     // time.
     assert!(relative_difference(found, wanted as f64) < 0.03, "{found} of {wanted}");
 }

@@ -1,5 +1,5 @@
-//! Several closed streams on one device. The share of each stream follows from the order of
-//! service.
+//! Tests several closed-loop streams on one device. The order of service determines the share of
+//! each stream.
 
 use std::sync::atomic::AtomicBool;
 
@@ -94,8 +94,8 @@ fn no_stream_starves_beside_another_whatever_the_order_of_service() {
             assert!(beside > 0.1 * alone, "{what}");
             assert!(others > 0.9 * beside, "{what}");
             for sample in &samples {
-                // The limit is large enough for a few revolutions, for the requests in flight, and
-                // for the access of the stream itself.
+                // The limit allows for a few revolutions, the requests in flight, and the access
+                // itself.
                 assert!(p99_ns(sample) < 150_000_000, "{what}: {} ns", p99_ns(sample));
             }
         }

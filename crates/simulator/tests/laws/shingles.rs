@@ -13,7 +13,7 @@ const ENTRIES: u64 = 512;
 const BANDS: u64 = 128;
 const EXTENT_READ_NS: f64 = 7.3e6;
 
-/// Returns a disk with a small map, whose write buffer keeps the order of the writes.
+/// Returns a disk whose map has few entries and whose write buffer keeps the order of the writes.
 fn disk() -> System {
     let entries = ENTRIES.to_string();
     let changes = [
@@ -27,7 +27,7 @@ fn disk() -> System {
     named("sata-smr-5900", &changes)
 }
 
-/// Returns random writes of 4 KiB to `BANDS` bands, drawn independently.
+/// Returns random writes of 4 KiB to `BANDS` bands. The offsets are drawn independently.
 fn writes(count: u64) -> Workload {
     let all = vec![Zone { access_percent: 100, region_percent: 100 }];
     Workload {
@@ -38,8 +38,8 @@ fn writes(count: u64) -> Workload {
     }
 }
 
-/// Returns the time spent on cleaning bands, and the time for which the media worked although no
-/// request waited (ns).
+/// Returns the time spent on cleaning bands, and the time for which the media worked in the
+/// background (ns).
 fn cleaning_ns(ran: &RunResult) -> (u64, u64) {
     let media = ran.account.resources.iter().find(|resource| resource.name == "media");
     let media = media.expect("a disk has media");
@@ -57,16 +57,17 @@ fn random_writes_need_no_cleaning_until_the_media_cache_is_full() {
 
 #[test]
 fn the_sustained_rate_of_random_writes_is_that_of_the_cleaning() {
-    // With N entries and B bands, a band is cleaned every r + sqrt(r^2 + 1) writes, where r = N /
-    // B. A cleaning reads and writes the band, and reads its extents. The arm is positioned to
-    // read, to write, and for the next write to the cache. Each time, this takes a short seek and
-    // half a turn on average. An extent takes less than a whole turn.
+    // With N map entries and B bands, a band is cleaned every r + sqrt(r^2 + 1) writes, where
+    // r = N / B. To clean a band, the disk reads the band and its extents, and writes the band. The
+    // arm is positioned three times: to read, to write, and for the next write to the cache. Each
+    // time, this takes a short seek and half a turn on average. Reading an extent takes less than a
+    // whole turn.
     let [few, many] = [3000, 9000].map(|count| run(&disk(), &writes(count), Caching::Direct));
     let found_ns = (many.elapsed_ns() - few.elapsed_ns()) as f64 / 6000.0;
     let r = ENTRIES as f64 / BANDS as f64;
     let writes = r + (r * r + 1.0).sqrt();
     let turn_ns = 60e9 / 5900.0;
-    // A track has 3,900 sectors, and the change to the next head takes another tenth of a turn.
+    // A track has 3,900 sectors. The change to the next head takes another tenth of a turn.
     let band_ns = BAND as f64 / (3900.0 * 512.0) * turn_ns * 1.1;
     let (seek_ns, settle_ns, firmware_ns) = (0.79e6, 0.5e6, 0.1e6);
     let position_ns = 3.0 * (seek_ns + firmware_ns + turn_ns / 2.0) + 2.0 * settle_ns;
@@ -100,7 +101,8 @@ fn bands_are_cleaned_in_pauses_so_that_no_write_waits() {
 
 #[test]
 fn media_that_clean_bands_while_writes_wait_are_the_limit() {
-    // A cleaning that began while the buffer had room delays the writes that fill the buffer.
+    // If a cleaning starts while the buffer still has room, it delays the writes that fill the
+    // buffer.
     let system = named("sata-smr-5900", &[("drive.shingled.entries", "512")]);
     let binding = run(&system, &writes(4 * ENTRIES), Caching::Direct).account.binding();
     assert_eq!(binding.resource, "media", "{binding:?}");

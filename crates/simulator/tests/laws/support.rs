@@ -65,7 +65,7 @@ slow_write = { value = 0, unit = "us/KiB", source = "test" }
 
 const COSTS: [&str; 4] = ["client_read", "client_write", "server_read", "server_write"];
 
-/// Differences from the base system.
+/// Differences between a system and the base system.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Parts {
     /// Whether flash replaces the disks.
@@ -76,7 +76,7 @@ pub struct Parts {
     pub network: bool,
 }
 
-/// Returns the base system with other devices, other RAID controllers, or a network.
+/// Returns the description of the base system with the changes in `parts`.
 pub fn base_with(parts: Parts) -> Description {
     let whole = include_str!("../../systems/nt4-ultrawide.toml");
     let (host, rest) = whole.split_once("[drive]").expect("the system has a drive");
@@ -122,7 +122,7 @@ pub fn all() -> Vec<&'static str> {
     names
 }
 
-/// Returns a closed loop that ends after `bytes` bytes.
+/// Returns a closed-loop load that ends after `bytes` bytes.
 pub fn load(read_percent: u8, request_bytes: u32, depth: u32, bytes: u64) -> Workload {
     Workload {
         read_percent,

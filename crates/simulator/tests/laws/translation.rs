@@ -1,12 +1,14 @@
 //! Compares garbage collection with closed forms: write amplification under random writes, both
 //! uniform and with hot and cold data. The closed forms are implemented here independently, from
-//! the papers.
+//! the papers:
 //!
-//! Sources: P. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012 (first in,
-//! first out and greedy, with blocks of a given size, uniform and hot and cold loads); L. Xiang and
-//! B. Kurkoski, "An improved analytic expression for write amplification in NAND flash", 2012; B.
-//! Van Houdt, "A mean field model for a class of garbage collection algorithms", 2013, and W. Bux
-//! and I. Iliadis, "Performance of greedy garbage collection", 2010, both as fixed points.
+//! - P. Desnoyers, "Analytic modeling of SSD write performance", SYSTOR 2012: FIFO and greedy,
+//!   for finite block sizes, under uniform writes and with hot and cold data
+//! - L. Xiang and B. Kurkoski, "An improved analytic expression for write amplification in NAND
+//!   flash", 2012
+//! - B. Van Houdt, "A mean field model for a class of garbage collection algorithms", 2013, and
+//!   W. Bux and I. Iliadis, "Performance of greedy garbage collection", 2010: the write
+//!   amplification is a fixed point
 
 use simulator::translation::{Map, MapCounts, MapSize, Policy, RESERVED_BLOCKS};
 
@@ -15,8 +17,8 @@ use crate::support::relative_difference;
 /// Maximum relative difference from a closed form.
 const TOLERANCE: f64 = 0.03;
 
-/// Hot and cold data: the share of the writes that hit hot units, and the share of units that are
-/// hot.
+/// Hot and cold data. `writes` is the share of writes that go to hot units, and `units` is the
+/// share of units that are hot.
 #[derive(Clone, Copy, Debug)]
 struct HotCold {
     writes: f64,
@@ -37,8 +39,8 @@ fn lambert_w(x: f64) -> f64 {
 }
 
 /// Returns the write amplification of first-in, first-out garbage collection under uniform writes.
-/// A victim's valid units are those that were not written again while all other blocks were filled.
-/// `alpha` is the number of slots divided by the number of units.
+/// The valid units of a victim are those that were not written again while all other blocks were
+/// filled. `alpha` is the number of slots divided by the number of units.
 fn fifo(alpha: f64) -> f64 {
     alpha / (alpha + lambert_w(-alpha * (-alpha).exp()))
 }
@@ -73,14 +75,15 @@ fn greedy_hot_cold(alpha: f64, slots: f64, load: HotCold) -> f64 {
     fifo_hot_cold(k * alpha, load) / k
 }
 
-/// Returns the write amplification under uniform writes if the victim is the best of `draws`
-/// blocks, as the fixed point of the mean field. `s[i]` is the share of blocks with at least i
+/// Returns the write amplification under uniform writes if the victim is the best of `draws` random
+/// blocks. Without `draws`, the victim is the best of all blocks (greedy).
+///
+/// The result is a fixed point of the mean field. `s[i]` is the share of blocks with at least i
 /// valid units. For each victim, the number of blocks that fall from i + 1 to i valid units equals
-/// the share of victims with at most i valid units. Without `draws`, the victim is the best of all
-/// blocks (greedy).
+/// the share of victims with at most i valid units.
 fn choices(alpha: f64, slots: u32, draws: Option<i32>) -> f64 {
     let wanted = f64::from(slots) / alpha;
-    // Returns the shares `s` if valid units become invalid at `rate` per victim.
+    // Computes `s` if each valid unit becomes invalid at `rate` per victim.
     let shares = |rate: f64| {
         let mut s = vec![0.0; slots as usize + 2];
         for level in (1..=slots as usize).rev() {
@@ -104,7 +107,7 @@ fn choices(alpha: f64, slots: u32, draws: Option<i32>) -> f64 {
         let middle: f64 = f64::midpoint(low, high);
         if shares(middle).iter().sum::<f64>() > wanted { low = middle } else { high = middle }
     }
-    // Per victim, the host writes as many units as become invalid.
+    // For each victim, the host writes as many units as become invalid.
     f64::from(slots) / (low * wanted)
 }
 
@@ -121,10 +124,9 @@ impl Random {
     }
 }
 
-/// The parameters of a device to measure.
 #[derive(Clone, Copy, Debug)]
 struct Device {
-    /// Number of blocks without the reserve.
+    /// Number of blocks, without `RESERVED_BLOCKS`.
     blocks: u32,
     slots_per_block: u32,
     /// Number of spare slots, as a share of the number of units.
@@ -132,8 +134,8 @@ struct Device {
     policy: Policy,
 }
 
-/// Measures the write amplification of random writes in the steady state. Also returns the number
-/// of slots divided by the number of units.
+/// Returns the write amplification of random writes in the steady state, and the number of slots
+/// divided by the number of units.
 fn measured(device: Device, load: HotCold, passes: [u32; 2]) -> (f64, f64) {
     let Device { blocks, slots_per_block, spare, policy } = device;
     let slots = blocks * slots_per_block;
@@ -187,11 +189,13 @@ fn uniform_writes(
 fn the_closed_forms_have_the_published_values() {
     // The abstract of Xiang and Kurkoski gives 2.36 for 30% over-provisioning.
     assert!((fifo(1.3) - 2.36).abs() < 0.005, "{}", fifo(1.3));
-    // Many choices approach greedy, and large blocks approach first in, first out.
+    // With many choices, the result approaches greedy. With large blocks, greedy approaches first
+    // in, first out.
     let (many, all) = (choices(1.1, 64, Some(3000)), choices(1.1, 64, None));
     assert!(relative_difference(many, all) < 0.01, "{many} {all}");
     assert!(relative_difference(greedy(1.1, 1e9), fifo(1.1)) < 1e-6);
-    // With one choice, the victim is random, so its valid share is the average over all blocks.
+    // With one choice, the victim is random, so its share of valid units is the average of all
+    // blocks.
     assert!(relative_difference(choices(1.25, 64, Some(1)), 5.0) < 0.01);
     // If all data are written equally often, no data are hot or cold.
     let alike = HotCold { writes: 0.3, units: 0.3 };
@@ -212,7 +216,7 @@ fn uniform_writes_amplify_as_the_closed_forms_say() {
     }
 }
 
-/// Loads with 80% of the writes to 20% of the data, 90% to 5%, and 70% to 30%.
+/// Loads that send 80% of the writes to 20% of the data, 90% to 5%, and 70% to 30%.
 const LOADS: [HotCold; 3] = [
     HotCold { writes: 0.8, units: 0.2 },
     HotCold { writes: 0.9, units: 0.05 },
@@ -245,7 +249,8 @@ fn hot_and_cold_writes_amplify_as_the_closed_forms_say() {
     hot_and_cold_writes(&[0.11, 0.28], &[[1000, 64]], [12, 6]);
 }
 
-/// Repeats the tests with more device sizes, and with more passes if there is little spare space.
+/// Repeats the tests with more device sizes, more spare sizes, and more passes of hot and cold
+/// writes.
 #[test]
 #[ignore = "takes about a minute"]
 fn devices_of_many_sizes_amplify_as_the_closed_forms_say() {

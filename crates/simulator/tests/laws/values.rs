@@ -1,5 +1,5 @@
-//! Tests that impossible values are rejected when they are read, with a message that contains the
-//! key. Also tests that bounds can be computed and simulations run for all accepted values.
+//! Tests that a system with impossible values is rejected, with a message that contains the key.
+//! Also tests that bounds can be computed and simulations run for all accepted values.
 
 use ioengine::{Caching, ErrorKind, Op};
 use simulator::bounds::{self, Shape};
@@ -7,7 +7,7 @@ use simulator::{Description, Driver, System};
 
 use crate::support::{DISKS, Parts, base_with, changed, named};
 
-/// Returns the error that changes to a system cause. None if the system is accepted.
+/// Returns the error message of a system with these changes. None if the system is accepted.
 fn refusal(mut text: Description, changes: &str) -> Option<String> {
     for (key, value) in changes.split(' ').filter_map(|change| change.split_once('=')) {
         text.set(key, value).unwrap_or_else(|error| panic!("{error}"));

@@ -1,14 +1,14 @@
 //! Study `alignment`: the cost of requests that are not aligned to a sector, a page, a stripe
 //! chunk, or another granule of the storage.
 //!
-//! Large requests are shifted by powers of two. The granule is the smallest shift at which requests
-//! cost no more than unshifted requests, while all smaller shifts cost more. The study also
-//! measures small requests, and the case of the papers (64 KiB requests that start 12 KiB after a
-//! chunk boundary).
+//! Large requests are shifted from an aligned offset by powers of two. The granule is the smallest
+//! shift at which requests take no longer than unshifted requests, although they take longer at all
+//! smaller shifts. The study also measures small requests, and the case of the papers: 64 KiB
+//! requests that start 12 KiB after a chunk boundary.
 //!
-//! Partitions and file placement can shift requests too. The system reports both shifts. The units
-//! in which the file system allocates and frees space are measured on a test file. The study
-//! discards nothing on any device.
+//! Partitions and file placement can shift requests too. The study reads both shifts from the
+//! operating system. On a test file, it measures the units in which the file system allocates and
+//! frees space. It discards nothing on any device.
 
 use analysis::units;
 use std::path::Path;
@@ -40,10 +40,11 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// A shift counts as slower if it costs at least this share of the time of an unshifted request.
+/// Minimum additional time of a shifted request that counts as a cost (share of the time of an
+/// unshifted request).
 const COST_MIN: f64 = 0.03;
 
-/// Allocation unit that the papers recommend, which is as large as the chunk of a stripe (bytes).
+/// Allocation unit that the papers recommend (bytes). It is as large as the chunk of a stripe.
 const PAPERS_UNIT: u64 = 64 << 10;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -71,7 +72,7 @@ fn no_file_of_its_own(study_target: &StudyTarget, name: &str) -> String {
     let folder = study_target.path().parent().filter(|_| study_target.path().is_file());
     let folder = folder.map_or_else(|| "on a file system".into(), |one| one.display().to_string());
     format!(
-        "the study needs a separate test file and cannot use {name}; use a directory ({folder})"
+        "the study needs a separate test file, so {name} is unsuitable; use a directory ({folder})"
     )
 }
 
@@ -157,17 +158,17 @@ fn units_in(folder: &Path) -> Outcome<Units> {
     target.file().map_or(Ok(Units::default()), allocation::units_of).map_err(failed)
 }
 
-/// The result of a series of shifts for one kind of request.
+/// How the time of one kind of request depends on the shift.
 #[derive(Debug, PartialEq)]
 enum Granule {
-    /// Requests take no longer at any shift.
+    /// Requests are equally fast at every shift.
     None,
-    /// Requests whose shift is not a multiple of `bytes` take up to `cost` longer (share of the
-    /// time).
+    /// Requests take up to `cost` longer (share of the time) unless their shift is a multiple of
+    /// `bytes`.
     Found { bytes: u64, cost: f64 },
-    /// Requests take longer at all measured shifts. The largest measured shift is `bytes`.
+    /// Requests are slower at all measured shifts. `bytes` is the largest of these shifts.
     Beyond { bytes: u64, cost: f64 },
-    /// Requests take longer at some shifts, but no granule explains at which ones.
+    /// Requests are slower at some shifts, but without a pattern.
     Unclear { cost: f64 },
 }
 
@@ -193,8 +194,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Returns the points of one part of the plan and one direction, sorted by shift. The unshifted
-/// point is first.
+/// Returns the points of one part of the plan with one value of `rw`, sorted by shift. The first
+/// point is the one without a shift.
 fn shifts<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.sort_by(|a, b| shift_of(a).total_cmp(&shift_of(b)));
@@ -205,7 +206,7 @@ fn shift_of(point: &MeasuredPoint) -> f64 {
     point.number("offset").unwrap_or_default()
 }
 
-/// Returns the lowest and the highest time per request among the trials of a point (ns). The time
+/// Returns the shortest and the longest time per request among the trials of a point (ns). The time
 /// of a trial is its median latency or, without latencies, its mean time per request.
 fn times_of(point: &MeasuredPoint) -> (f64, f64) {
     let time = |trial: &Trial| match trial.latency().quantile(0.5) {
@@ -216,8 +217,8 @@ fn times_of(point: &MeasuredPoint) -> (f64, f64) {
     times.fold((f64::MAX, 0.0), |(low, high), ns| (low.min(ns), high.max(ns)))
 }
 
-/// Returns how much longer shifted requests take, as a share of the time of unshifted requests.
-/// `None` if the trials of both points overlap, or if the difference is too small to count.
+/// Returns how much longer shifted requests take (share of the time of unshifted requests). `None`
+/// unless all shifted trials are slower than all unshifted trials, by at least `COST_MIN`.
 fn cost(point: &MeasuredPoint, plain: &MeasuredPoint) -> Option<f64> {
     let ((low, high), (_, plain_high)) = (times_of(point), times_of(plain));
     let (plain_low, _) = times_of(plain);
@@ -367,7 +368,7 @@ fn partition(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// Adds a finding about whether alignment within the file is also alignment on the disk.
+/// Adds a finding about whether requests that are aligned in the file are also aligned on the disk.
 fn placement(found: &mut Conclusion, evidence: &Evidence) {
     let Some((granule, disk)) = size_of(evidence, "placement") else { return };
     let pieces = size_of(evidence, "pieces").map_or(0, |(pieces, _)| pieces);
@@ -458,9 +459,9 @@ fn discard(found: &mut Conclusion, evidence: &Evidence) {
     );
 }
 
-/// Adds a finding about the sizes that a device reports as preferred: NPWG and NOWS of an NVMe
-/// drive, chunk and stripe of an array (Documentation/ABI/stable/sysfs-block, minimum_io_size and
-/// optimal_io_size).
+/// Adds a finding about the write sizes that a device prefers: NPWG and NOWS of an NVMe drive,
+/// chunk and stripe of an array. Linux reports these sizes as minimum_io_size and optimal_io_size
+/// (Documentation/ABI/stable/sysfs-block).
 fn preferred(found: &mut Conclusion, evidence: &Evidence) {
     let Some((unit, device)) = size_of(evidence, "preferred-unit") else { return };
     let block = size_of(evidence, "block").map_or(0, |(bytes, _)| bytes);
@@ -486,13 +487,14 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
             found.cannot(&[id], &why);
         }
         let lost = comparison.and_then(Comparison::times).map(|times| 1.0 - times);
-        found.loss(id, lost, &format!("loss of 64 KiB {rw}s 12 KiB after a chunk boundary"));
+        let what = format!("rate lost by 64 KiB {rw}s that start 12 KiB after a chunk boundary");
+        found.loss(id, lost, &what);
     }
     found.claim_if("R158", split(at("read", "12k"), at("read", "0")));
 }
 
-/// Returns whether a misaligned request becomes two device requests (1.5 or more on average), with
-/// the measured number as text.
+/// Returns whether a misaligned request becomes two device requests (1.5 or more on average). The
+/// text contains the measured number.
 fn split(off: Option<&MeasuredPoint>, on: Option<&MeasuredPoint>) -> Option<(bool, String)> {
     let (off, on) = (off?.device_request_bytes()?, on?.device_request_bytes()?);
     let times = on / off;
@@ -570,7 +572,7 @@ mod tests {
         assert!(verdicts.contains(&("R162", Verdict::CannotBeTried)), "{verdicts:?}");
     }
 
-    /// Returns readings of sizes on a device with physical blocks of 4 KiB.
+    /// Returns evidence of these sizes on a device with physical blocks of 4 KiB.
     fn sizes(sizes: &[(&str, u64)]) -> Evidence {
         let mut evidence = Evidence::default();
         for (quantity, bytes) in sizes {

@@ -1,8 +1,7 @@
-//! Study `allocate`: the cost of writing to a growing file, and the effect of each method of
-//! preallocation.
+//! Study `allocate`: the cost of writing to a growing file, and the effect of preallocation.
 //!
-//! The study compares files whose blocks are already written, reserved with `fallocate`, or
-//! allocated while the file grows.
+//! The study compares writes to a file whose blocks were written before, to a file whose blocks
+//! were reserved with `fallocate`, and to a file that grows.
 
 use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -15,7 +14,7 @@ pub const STUDY: Study = Study {
     name: "allocate",
     papers: "Riedel 1997, section 5.4, Figure 12: writes to a growing file run one at a time, so \
              preallocate files; Chung 2000, section 4.4: extending a file halves the write rate",
-    needs: "a directory, for files that grow",
+    needs: "a directory, because the study writes to growing files",
     plan: include_str!("../../plans/allocate.toml"),
     claims: &["R153", "R154", "C073"],
     rules: &["preallocate"],
@@ -23,9 +22,9 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Allocation methods that are compared with preallocated blocks.
+/// The values of the label `allocation` that are compared with `preallocated`.
 const METHODS: [&str; 4] = ["extend", "truncate", "fallocate", "last-block"];
-/// If the rate at depth 8 is at least this many times the rate at depth 1, writes run concurrently.
+/// Writes count as serialised if depth 8 gives less than this many times the rate of depth 1.
 const SERIAL: f64 = 1.2;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -42,7 +41,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Finds the point that has the request size and caching of `base`, and this allocation and depth.
+/// Finds the point with the given allocation and depth, and with the request size and caching of
+/// `base`.
 fn like<'a>(
     evidence: &'a Evidence,
     base: &MeasuredPoint,
@@ -58,8 +58,7 @@ fn like<'a>(
     ])
 }
 
-/// Returns the name of the file system that contains the file, such as "ext4", or of the simulated
-/// system.
+/// Returns the file system of the first target, such as "ext4", or the simulated system.
 fn place(evidence: &Evidence) -> String {
     let target = evidence.targets.first();
     let system = target.and_then(|target| target.file_system.clone());
@@ -72,7 +71,6 @@ fn name(point: &MeasuredPoint) -> String {
     format!("{} writes of {size} at depth {}", point.word("caching"), point.depth())
 }
 
-/// Compares each allocation method with preallocated blocks.
 fn compare_methods(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredPoint) {
     let depth = base.depth().to_string();
     let points: Vec<&MeasuredPoint> =
@@ -110,7 +108,8 @@ fn compare_methods(found: &mut Conclusion, evidence: &Evidence, base: &MeasuredP
     }
 }
 
-/// Returns the gain of depth 8 over depth 1, in a growing file and on preallocated blocks.
+/// Returns the rate at depth 8 divided by the rate at depth 1: first for a growing file, then for
+/// preallocated blocks.
 fn gains(evidence: &Evidence, base: &MeasuredPoint) -> Option<(f64, f64)> {
     let gain = |method: &str| {
         let (deep, one) = (like(evidence, base, method, "8")?, like(evidence, base, method, "1")?);
@@ -142,11 +141,15 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         Some(curve::compare(at("extend")?, at("preallocated")?))
     };
     for (id, comparison, what) in [
-        ("R153", lost("buffered", "4k", "1"), "loss of buffered 4 KiB writes in a growing file"),
+        (
+            "R153",
+            lost("buffered", "4k", "1"),
+            "rate lost by buffered 4 KiB writes in a growing file",
+        ),
         (
             "C073",
             lost("direct", "64k", "8"),
-            "loss of direct 64 KiB writes at depth 8 in a growing file",
+            "rate lost by direct 64 KiB writes at depth 8 in a growing file",
         ),
     ] {
         if let Some(why) = comparison.and_then(Comparison::noise) {

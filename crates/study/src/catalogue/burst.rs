@@ -1,10 +1,12 @@
 //! Study `burst`: storage that is fast until a burst credit is spent, and slower after that.
 //!
-//! One long trial runs at full speed. If its rate falls, the credit is the number of bytes that
-//! exceeded the sustained rate before the fall, as in a token bucket. If the bucket refills at the
-//! sustained rate, it is full again after credit / sustained rate. A second trial after a rest
-//! shows the real refill rate. Cloud volumes, throttled containers, and drives with a fast cache on
-//! slow media behave like this.
+//! Cloud volumes, throttled containers, and drives with a fast cache on slow media behave like a
+//! token bucket: a burst spends the credit in the bucket, and the bucket refills at the sustained
+//! rate.
+//!
+//! One long trial runs at full speed. If its rate falls, the credit is (rate before the fall - rate
+//! after the fall) x time until the fall. An empty bucket would be full again after credit /
+//! sustained rate. A second trial after a rest shows how fast the bucket really refills.
 
 use analysis::units;
 use std::time::Duration;
@@ -30,13 +32,13 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Maximum duration of a rest (ns): the first value with `quick`, the second value without.
+/// Maximum duration of a rest (ns). The first value applies to quick runs, the second to full runs.
 const REST_NS: [u64; 2] = [4_000_000_000, 120_000_000_000];
-/// Suffix of the part's name for the second measurement of a part, after a rest.
+/// Suffix of a part's name if the part was measured again after a rest.
 const RESTED: &str = " after a rest";
 
-/// Measures each part of the plan alone, because one part would spend the burst credit of another
-/// part. If a part spends its credit, the device rests and the part is measured again.
+/// Measures the parts of the plan one after the other. If a part spends the credit, the device
+/// rests and the part is measured again.
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let study_targets = runner.study_targets;
     for group in runner.groups()? {
@@ -47,8 +49,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
             runner.run(std::slice::from_ref(one))?;
             let spent = runner.evidence.points.last().and_then(spent);
             let Some(throttle) = spent.filter(|_| !runner.lab.interrupt.is_set()) else { continue };
-            // The pause lasts half the refill time, so the bucket is only partly refilled, and its
-            // content shows the refill rate.
+            // After half the refill time, the bucket is only partly full, so the credit in it shows
+            // the refill rate.
             let half_ns = (refill_ns(&throttle) / 2.0) as u64;
             let rest_ns = half_ns.min(REST_NS[usize::from(!runner.quick)]);
             rest(runner, rest_ns);
@@ -100,14 +102,15 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Returns how the rate of a point fell in its first trial, which started with the full credit.
-/// `None` if the rate did not fall.
+/// Returns how the rate fell in the first trial of a point. `None` if the rate did not fall.
+///
+/// Only the first trial starts with the full credit.
 pub fn spent(point: &MeasuredPoint) -> Option<Throttle> {
     let series = moved(point)?;
     throttle(&series).or_else(|| early_burst(&series))
 }
 
-/// Returns the length (ns) and the bytes of each interval of a point's first trial.
+/// Returns the intervals of a point's first trial: the length (ns) and the bytes of each.
 fn moved(point: &MeasuredPoint) -> Option<Vec<(u64, f64)>> {
     let whole = point.point.trials.first()?.series_until(point.point.key.workload.limit_ns);
     Some(whole.iter().map(|i| (i.length_ns, i.bytes as f64)).collect())
@@ -190,7 +193,7 @@ mod tests {
 
     #[test]
     fn the_halves_are_compared_by_their_sums() {
-        // Nothing is moved in the first interval. All later intervals move the same amount.
+        // The rate is 0 in the first 100 ms and constant after that.
         let point = long(|at| if at < 0.1 { 0.0 } else { 100e6 });
         let found = analyse(&evidence(vec![point]));
         let text = &found.findings[0].headline;

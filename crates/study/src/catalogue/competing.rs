@@ -1,15 +1,17 @@
-//! Study `competing`: several streams on one device. The study measures the share of its rate that
-//! each stream keeps, the growth of latency, and the effect of I/O priorities.
+//! Study `competing`: several streams of requests on one device. The study measures how much rate
+//! each stream loses to the others, how much the latency grows, and what I/O priorities change.
 //!
 //! Each part of the plan is a stream. If a flag has several values, the stream uses the first
-//! value. Every stream is measured alone. Then every pair of streams, and all streams together, run
-//! at the same time. Each stream has separate threads and engines. Only the time during which all
-//! streams run counts. Runs alone and together alternate, and every other round is reversed, so
-//! that a drift of the machine does not look like interference. In a simulated system, all streams
-//! share one simulation. With several ranks, each rank runs every stream, and the result of a
-//! stream is the sum over all ranks. The share that a stream keeps is its rate beside other streams
-//! divided by its rate alone. Fairness is Jain's index of these shares: 1 if they are equal, 1/n if
-//! one of n streams keeps everything.
+//! value. The study runs every stream alone, every pair of streams together, and all streams
+//! together. Each stream has separate threads and engines. The rates are measured only while all
+//! streams of a mix run. Runs alone and together alternate, and every other round is reversed, so
+//! that a drift of the machine does not look like interference.
+//!
+//! In a simulated system, all streams share one simulation. With several ranks, each rank runs
+//! every stream, and the result of a stream is the sum over all ranks.
+//!
+//! The share that a stream keeps is its rate in the mix divided by its rate alone. Fairness is
+//! Jain's index of these shares: 1 if they are equal, 1/n if one of n streams keeps everything.
 
 use analysis::units;
 use std::slice;
@@ -49,9 +51,9 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Maximum factor by which noise may make a stream faster beside other streams than alone.
+/// If a stream is faster in a mix than alone by more than this factor, the report points out noise.
 const NOISE: f64 = 1.1;
-/// A stream that keeps at least this share of its rate alone is not affected by the other streams.
+/// A stream counts as unaffected if its rate in a mix is at least this share of its rate alone.
 const UNTOUCHED: f64 = 0.9;
 /// Schedulers that respect I/O priorities.
 const HONOURING: [&str; 2] = ["bfq", "mq-deadline"];
@@ -64,8 +66,7 @@ const SMALL_FIRST: &str = "small first";
 struct Stream<'a> {
     owner: &'a Ready,
     setting: Setting<'a>,
-    /// The point of the stream alone, with its trials so far. `number` is the point's number in the
-    /// store.
+    /// Collects the trials of the stream alone. `number` identifies this point in the store.
     alone: Point,
     number: usize,
 }
@@ -76,7 +77,7 @@ impl Stream<'_> {
     }
 }
 
-/// The result of a stream for the time during which all streams of a mix ran.
+/// The result of one stream in one run of a mix.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct StreamResult {
     bytes_per_s: f64,
@@ -84,8 +85,8 @@ struct StreamResult {
     p99_ns: Option<f64>,
 }
 
-/// A CPU meter that measures nothing, because CPU time is charged to the process and cannot be
-/// divided among its streams.
+/// A CPU meter that measures nothing, because the CPU time of the process cannot be divided among
+/// its streams.
 struct NoMeter;
 
 impl CpuMeter for NoMeter {
@@ -113,7 +114,7 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
         streams.push(Stream { owner, setting, alone: Point { key, trials: Vec::new() }, number });
     }
     if streams.len() < 2 {
-        let reason = "fewer than two streams fit the target; see the parts left out";
+        let reason = "fewer than two streams fit the target; see the parts that were left out";
         runner.leave_out("together", reason);
     }
     let scheduler = study_target.facts().device.and_then(|device| device.scheduler);
@@ -152,7 +153,7 @@ fn no_priorities(scheduler: Option<&str>) -> Option<String> {
              /sys/block/DEVICE/queue/scheduler)"
         )),
         None => {
-            Some("the target is not on a device with an I/O scheduler; use a file on one".into())
+            Some("this target has no I/O scheduler; use a file on a device that has one".into())
         }
     }
 }
@@ -168,7 +169,7 @@ fn subsets(count: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// One measurement of a round.
+/// One run in a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Turn {
     /// One stream runs alone. The value is the index of the stream.
@@ -177,8 +178,8 @@ enum Turn {
     Together(usize),
 }
 
-/// Returns the runs of a round. Runs of single streams and of mixes alternate. If there are more of
-/// one kind, the remaining runs of this kind follow. Every other round is reversed.
+/// Returns the runs of a round. Streams alone and mixes alternate, and the rest of the longer list
+/// follows. Every other round is reversed.
 fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
     let at = |number: usize| {
         let alone = (number < streams).then_some(Turn::Alone(number));
@@ -192,16 +193,17 @@ fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
     turns
 }
 
-/// A mix of streams, with or without priorities. `places` holds the indices of the streams, and
-/// `rounds` holds one result per stream for each round.
+/// All runs of one mix of streams, with or without priorities.
 struct MixRuns {
+    /// The indices of the streams.
     places: Vec<usize>,
     priority: &'static str,
+    /// The results of each round, in the order of `places`.
     rounds: Vec<Vec<StreamResult>>,
 }
 
-/// Runs the streams alone and all mixes alternately, for as many rounds as the plan has trials.
-/// Records the medians of the mixes.
+/// Runs every stream alone and every mix once per round. The number of rounds is the number of
+/// trials in the plan. Records the median results of each mix.
 fn take_turns(
     runner: &mut StudyRunner<'_>,
     study_target: &StudyTarget,
@@ -265,7 +267,7 @@ fn run_alone(runner: &mut StudyRunner<'_>, stream: &mut Stream<'_>, round: u32) 
     Ok(())
 }
 
-/// Records the results of each stream in a mix, as medians over the rounds.
+/// Records the median over all rounds for each stream of a mix.
 fn note(
     evidence: &mut Evidence,
     study_target: &StudyTarget,
@@ -302,8 +304,8 @@ fn name_of(streams: &[&Stream<'_>]) -> String {
     streams.iter().map(|stream| stream.part()).collect::<Vec<_>>().join(" + ")
 }
 
-/// Runs streams at the same time. Returns the result of each stream for the time during which all
-/// streams ran.
+/// Runs streams at the same time. Returns the result of each stream. The rates cover only the time
+/// during which all streams ran.
 fn run(
     runner: &StudyRunner<'_>,
     streams: &[&Stream<'_>],
@@ -391,8 +393,8 @@ fn on_threads(
     let smallest = streams.iter().map(|stream| stream.setting.workload.request_bytes).min();
     let start = CommonStart::default();
     let one = |(stream, seed): (&Stream<'_>, u64)| -> Outcome<Sample> {
-        // If this function returns early with an error, dropping `place` reports the stream, so
-        // that the other streams do not wait for it.
+        // If this stream fails early, dropping `place` reports the failure. Otherwise the other
+        // streams would wait forever.
         let mut place = start.place();
         let workload = Workload { seed, ..stream.setting.workload.clone() };
         let Place::Host(targets) = &stream.setting.place else { return Ok(Sample::new(1)) };
@@ -406,8 +408,7 @@ fn on_threads(
         let mut control = Control { stop, on_progress: &mut |_| {}, start: Some(&mut wait) };
         Ok(workload::run(targets, &planned, clock, &NoMeter, &mut control)?)
     };
-    // Reads would find pages that earlier runs left in the page cache, and would not reach the
-    // device.
+    // Evict the pages that earlier runs left in the page cache, so that reads reach the device.
     for stream in streams.iter().filter(|stream| stream.setting.scrub) {
         if let Place::Host(targets) = &stream.setting.place {
             for target in targets.iter().filter(|target| target.kind().is_storage()) {
@@ -435,8 +436,8 @@ fn on_threads(
     samples.into_iter().collect()
 }
 
-/// Returns the result of a stream between two times, from the whole intervals of its series. The
-/// latencies cover the whole run.
+/// Returns the result of a stream. The rate covers only the intervals that lie completely between
+/// the two times. The latencies cover the whole run.
 fn done_between(sample: &Sample, from_ns: u64, to_ns: u64) -> StreamResult {
     let interval_ns = sample.series.interval_ns;
     let (mut bytes, mut time_ns) = (0, 0);
@@ -466,7 +467,7 @@ struct StreamInMix<'a> {
 }
 
 impl StreamInMix<'_> {
-    /// Returns the stream's rate beside the other streams, as a share of its rate alone.
+    /// Returns the stream's rate in the mix divided by its rate alone.
     fn keeps(&self) -> f64 {
         self.rate / self.alone.rate().max(1.0)
     }
@@ -481,7 +482,7 @@ struct Mix<'a> {
 }
 
 impl Mix<'_> {
-    /// Returns Jain's fairness index of the shares that the streams keep.
+    /// Returns Jain's fairness index of the values of [`StreamInMix::keeps`].
     fn fairness(&self) -> f64 {
         let kept: Vec<f64> = self.streams.iter().map(StreamInMix::keeps).collect();
         let (sum, squares) = (kept.iter().sum::<f64>(), kept.iter().map(|x| x * x).sum::<f64>());
@@ -499,7 +500,6 @@ impl Mix<'_> {
     }
 }
 
-/// Returns all mixes, in the order in which they were recorded.
 fn mixes_of(evidence: &Evidence) -> Vec<Mix<'_>> {
     let mut mixes: Vec<Mix<'_>> = Vec::new();
     for reading in evidence.read("rate", &[]) {
@@ -563,7 +563,7 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
          --trials)"
             .to_owned()
     } else if untouched {
-        "; the device sustains all streams".to_owned()
+        "; every stream keeps at least 90% of its rate".to_owned()
     } else {
         let share = |one: &&StreamInMix<'_>| one.keeps();
         let worst = mix.streams.iter().min_by(|a, b| share(a).total_cmp(&share(b)));
@@ -582,11 +582,11 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
     );
 }
 
-/// The other streams count as nearly stopped if they lose more than this share of their rate
-/// (percent).
+/// If priorities cost the other streams more than this share of their rate (percent), the report
+/// says that these streams nearly stop.
 const NEARLY_ALL: f64 = 90.0;
 
-/// Adds a finding about the effect of priority for the stream with the smallest requests.
+/// Reports how the rates change if the stream with the smallest requests gets priority.
 fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     let (Some(before), Some(after)) = (plain.small(), first.small()) else { return };
     let times = after.rate / before.rate.max(1.0);
@@ -665,8 +665,8 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use workload::sample::Interval;
 
-    /// Returns evidence of two streams with 1000 B/s and 3000 B/s alone. The arguments are their
-    /// rates together, without and with priorities.
+    /// Builds evidence of two streams that reach 1000 B/s and 3000 B/s alone. `small` and `large`
+    /// are their rates in the mix, and `first` holds their rates with priorities.
     fn streams(small: f64, large: f64, first: Option<(f64, f64)>) -> Evidence {
         let mut evidence = evidence(vec![
             cell(1000, &[("part", "random"), ("rw", "randread"), ("bs", "8k")]),
@@ -713,7 +713,7 @@ mod tests {
         assert!(text.contains("99th percentile 5 ms"), "{text}");
         assert!(text.ends_with("random suffers most"), "{text}");
         let text = words(&analyse(&streams(990.0, 2990.0, None)), "together");
-        assert!(text.ends_with("the device sustains all streams"), "{text}");
+        assert!(text.ends_with("every stream keeps at least 90% of its rate"), "{text}");
     }
 
     #[test]

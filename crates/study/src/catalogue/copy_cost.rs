@@ -2,10 +2,10 @@
 //! file itself, a bind mount of its directory, a loop device on the file, FUSE, and further targets
 //! such as a network mount. The page cache and a memory copy are measured as well.
 //!
-//! The study only reads the targets. The bind mount and the loop device disappear when the process
-//! ends (`ioengine::layer`). A second process serves the FUSE file and ends together with this
-//! process (`lab::fuse_server`). The FUSE file is in memory and adds no delay, so its whole latency
-//! is the overhead of FUSE.
+//! The study does not write to the targets. The bind mount and the loop device disappear when the
+//! process ends (`ioengine::layer`). A second process serves a file in memory over FUSE, and ends
+//! together with this process (`lab::fuse_server`). Reads of this file need no storage, so their
+//! latency is the overhead of FUSE.
 
 use analysis::units;
 use std::fs::File;
@@ -43,12 +43,12 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The part of the plan that reads the file itself. The layers are measured with the flags of this
-/// part.
+/// The part of the plan that reads the file itself. Its flags also apply to reads through the
+/// layers.
 const LOCAL: &str = "local";
 /// The part of the plan that reads the file from the page cache.
 const CACHED: &str = "page cache";
-/// The layer that measures FUSE alone, with a file in memory.
+/// Name of the layer that serves a file in memory over FUSE.
 const FUSE: &str = "FUSE alone";
 /// Size of the file that is served over FUSE (bytes).
 const FUSE_BYTES: u64 = 64 << 20;
@@ -92,12 +92,13 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// Checks whether a file system is on a server.
+/// Checks whether a file system is a network file system, for example NFS or SMB.
 pub fn is_network(file_system: Option<&str>) -> bool {
     file_system.is_some_and(mount::is_network)
 }
 
-/// A layer through which a file can also be read. Dropping `held` removes the layer.
+/// A layer, such as a loop device, through which a file can be read. Dropping `held` removes the
+/// layer.
 struct Layer {
     path: PathBuf,
     held: Held,
@@ -119,8 +120,8 @@ impl Layer {
     }
 }
 
-/// Creates all possible layers over a file. Layers that cannot be created are recorded as left out,
-/// with the reason.
+/// Creates a bind mount, a loop device and a FUSE mount. Records each layer that cannot be created
+/// as left out, with the reason.
 fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
     let mut layers = Vec::new();
     for (name, made) in
@@ -222,7 +223,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Returns the mean time per request at a point of depth 1 (ns).
+/// Returns the mean time per request (ns). The point must have depth 1.
 fn each_ns(point: &MeasuredPoint) -> f64 {
     1e9 / point.requests_per_s().max(1e-9)
 }
@@ -231,7 +232,7 @@ fn signed(ns: f64) -> String {
     format!("{}{}", if ns < 0.0 { "-" } else { "+" }, units::time(ns.abs()))
 }
 
-/// Adds a finding about the time that a layer adds to the smallest and to the largest request.
+/// Reports how much time a layer adds to the smallest and to the largest requests.
 fn layer(found: &mut Conclusion, local: &AccessPath<'_>, path: &AccessPath<'_>) {
     let shared = || local.points.iter().filter_map(|point| Some((*point, path.at(point.bytes())?)));
     let (Some(small), Some(large)) =
@@ -248,7 +249,7 @@ fn layer(found: &mut Conclusion, local: &AccessPath<'_>, path: &AccessPath<'_>) 
         if path.name == FUSE {
             return format!("{} for {size}", units::time(each_ns(pair.1)));
         }
-        // With one request outstanding, the rate is the inverse of the latency.
+        // The depth is 1, so a comparison of rates is also a comparison of latencies.
         match curve::compare(pair.1, pair.0) {
             Comparison::Times(_) => {
                 let more = signed(each_ns(pair.1) - each_ns(pair.0));
@@ -265,7 +266,7 @@ fn layer(found: &mut Conclusion, local: &AccessPath<'_>, path: &AccessPath<'_>) 
     found.find("layer", format!("{lead}: {}, {}", words(small), words(large)));
 }
 
-/// Adds advice to avoid the path with the slowest small reads.
+/// Advises to avoid the path whose small reads are the slowest.
 fn advise(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'_>]) {
     let loss = |path: &AccessPath<'_>| {
         let plain = local.points.iter().min_by_key(|point| point.bytes())?;
@@ -281,7 +282,7 @@ fn advise(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'
     found.advise("mapped-share", gain, &format!("the file itself, not the {name}"), evidence);
 }
 
-/// Adds a finding about reads from the page cache, compared with a memory copy and direct reads.
+/// Compares reads from the page cache with a memory copy and with direct reads.
 fn copies(found: &mut Conclusion, evidence: &Evidence, local: &AccessPath<'_>) {
     let cached = evidence.all(&[("part", CACHED)]);
     let mut cached = cached.into_iter().filter(|point| point.target_index == 0);
@@ -310,7 +311,7 @@ fn copies(found: &mut Conclusion, evidence: &Evidence, local: &AccessPath<'_>) {
     );
 }
 
-/// Decides the claims about network shares, if one of the targets is a share.
+/// Judges the claims about network shares, if one of the targets is on a network file system.
 fn share_claims(found: &mut Conclusion, local: &AccessPath<'_>, others: &[AccessPath<'_>]) {
     let Some(share) = others.iter().find(|path| path.is_network) else { return };
     let large =

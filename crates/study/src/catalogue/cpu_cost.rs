@@ -1,10 +1,11 @@
-//! Study `cpu-cost`: the CPU cost of a request on every path, as a fixed cost per request and a
-//! cost per KiB.
+//! Study `cpu-cost`: the CPU cost of requests, as a fixed cost per request and a cost per KiB.
 //!
-//! The lower bound is the CPU time that the system charges to the process. The upper bound is the
-//! CPU time that the soaker, a busy loop of the lowest priority, loses during the requests. The
-//! upper bound includes kernel threads and interrupts. A path is a caching mode, an I/O engine and
-//! a depth on one target. Each further target (a volume, a loop device) adds its own paths.
+//! The costs are reported for each path: a combination of target, caching mode, I/O engine and
+//! depth.
+//!
+//! The lower bound of a cost is the CPU time that the kernel charges to the process. The upper
+//! bound is the CPU time that the soaker, a busy loop of the lowest priority, loses during the
+//! requests. The upper bound includes kernel threads and interrupts.
 
 use analysis::costmodel::CostModel;
 use analysis::quantile::median;
@@ -54,16 +55,16 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// The CPU is assumed to copy the data of direct requests if their CPU cost per KiB is at least
-/// this share of the cost per KiB through the page cache.
+/// The CPU seems to copy the data of direct requests if their CPU cost per KiB is at least this
+/// share of the CPU cost per KiB of buffered requests.
 const COPY_SHARE: f64 = 0.5;
-/// Two costs are "about the same", as the claims call it, if their ratio is at most this.
+/// Two costs are "about the same" (the words of a claim) if their ratio is at most this.
 const ABOUT: f64 = 1.25;
 /// Two CPU times are too close to be ranked if their ratio is at most this.
 const CPU_ALIKE: f64 = 1.1;
 /// Prefix of the kernel's names for transfer modes with programmed I/O, such as `PIO 4`.
 const PROGRAMMED: &str = "PIO";
-/// A common request size at which the cost of the bytes exceeds the fixed cost (bytes).
+/// The request size that represents large requests (bytes).
 const LARGE: u64 = 64 << 10;
 
 /// The points of one path (caching mode, I/O engine, depth and target) in one direction.
@@ -79,7 +80,6 @@ impl<'a> Path<'a> {
         self.points.iter().find(|point| point.bytes() == bytes).copied()
     }
 
-    /// Fits a cost model to the values that `of` returns for the points.
     fn fit(&self, of: impl Fn(&MeasuredPoint) -> Option<f64>) -> Option<CostModel> {
         curve::cost_model(&self.points, of)
     }
@@ -101,8 +101,8 @@ impl<'a> Path<'a> {
     }
 }
 
-/// Returns the instructions per request, as the median of the trials. None if no trial counted
-/// instructions.
+/// Returns the instructions per request, as the median of the trials. None if instructions were not
+/// counted.
 fn instructions(point: &MeasuredPoint) -> Option<f64> {
     let each = |trial: &&lab::point::Trial| {
         let requests = trial.requests();
@@ -112,7 +112,8 @@ fn instructions(point: &MeasuredPoint) -> Option<f64> {
     median(&point.point.unsoaked().iter().filter_map(each).collect::<Vec<f64>>())
 }
 
-/// Returns the CPU time per request that `of` selects (ns), as the median of the trials.
+/// Returns a CPU time per request (ns), as the median of the trials. `of` selects the kind of CPU
+/// time.
 fn per_request(point: &MeasuredPoint, of: fn(&CpuUsage) -> Option<u64>) -> Option<f64> {
     let each = |trial: &&lab::point::Trial| {
         let requests = trial.requests();
@@ -145,8 +146,7 @@ fn paths(evidence: &Evidence) -> Vec<Path<'_>> {
         }
         let same = |path: &&mut Path<'_>| path.name == name && path.rw == key.rw();
         match paths.iter_mut().find(same) {
-            // Two parts of the plan may give the same path, for example on a target with a single
-            // engine.
+            // Two parts of the plan may measure the same path and size. The first point counts.
             Some(path) if path.at(point.bytes()).is_some() => {}
             Some(path) => path.points.push(point),
             None => paths.push(Path {
@@ -208,7 +208,7 @@ fn programmed(found: &mut Conclusion, evidence: &Evidence, paths: &[Path<'_>]) {
     };
     let cpus = f64::from(evidence.host.cpus.max(1));
     let load = |point| Some(machine_ns(point)? * point.requests_per_s() / 1e9 / cpus);
-    let what = "share of all CPUs that 64 KiB reads with programmed I/O use";
+    let what = "CPU time of 64 KiB reads with programmed I/O, as a share of all CPUs";
     found.loss("C065", programmed.at(LARGE).and_then(load), what);
     let Some(dma) = read_in(false) else {
         let why = "the claim compares two drives; add a drive that uses DMA, in a plan with \
@@ -222,7 +222,7 @@ fn programmed(found: &mut Conclusion, evidence: &Evidence, paths: &[Path<'_>]) {
         found.loss(
             "C064",
             lost,
-            "throughput lost with programmed I/O compared with DMA, 64 KiB reads",
+            "throughput that 64 KiB reads lose with programmed I/O, compared with DMA",
         );
     }
     let per_kib_ns = |path: &Path<'_>| {
@@ -333,8 +333,7 @@ fn break_even(direct: &Path<'_>, buffered: &Path<'_>) -> Option<u64> {
     cheaper
 }
 
-/// Advises to use DMA if direct requests copy their data, that is, if they cost about as much CPU
-/// per byte as requests through the page cache.
+/// Advises to use DMA if the CPU seems to copy the data of direct requests. See [`COPY_SHARE`].
 fn copying(found: &mut Conclusion, evidence: &Evidence, direct: &Path<'_>, buffered: &Path<'_>) {
     let has_device = evidence.targets.first().is_some_and(|target| target.device.is_some());
     let (Some(past), Some(through)) = (direct.lower(), buffered.lower()) else { return };
@@ -374,7 +373,10 @@ fn read_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
         at_64.map(|times| {
             (
                 times >= 2.0,
-                format!("buffered 64 KiB reads: {} the CPU time of direct", words_of_times(times)),
+                format!(
+                    "buffered 64 KiB reads: {} the CPU time of direct reads",
+                    words_of_times(times)
+                ),
             )
         }),
     );
@@ -396,7 +398,7 @@ fn read_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     model_claims(found, direct, buffered);
 }
 
-/// Judges the claims about particular request sizes.
+/// Judges the claims that name a request size.
 fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     cheapest_size(found, buffered);
     let beyond = 256 << 10;
@@ -417,7 +419,8 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
         }
     }
     let load = |point: &MeasuredPoint| Some(point.cpu_ns()? * point.requests_per_s() / 1e9);
-    // The claim states the size at which the load is low. The test is whether 64 KiB suffices.
+    // The claim says that 64 KiB is the smallest request size with a CPU load below 5%. Only the
+    // load at 64 KiB is tested.
     found.claim_if(
         "R074",
         direct.at(LARGE).and_then(load).map(|load| {
@@ -437,7 +440,8 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     found.claim_if(
         "C201",
         measured.then(|| match even {
-            // The true break-even lies between this size and the next smaller measured size.
+            // The exact break-even size is above the next smaller measured size and at most
+            // `bytes`.
             Some(bytes) => {
                 let holds = (8 << 10..=16 << 10).contains(&bytes);
                 (holds, format!("direct reads cost less CPU at {} and above", units::size(bytes)))
@@ -447,8 +451,8 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     );
 }
 
-/// Judges claim R040, which states a range of sizes with the lowest cost per byte. The claim is
-/// judged only if the best size inside the range and the best size outside differ clearly.
+/// Judges claim R040: the CPU cost per byte is lowest for requests of 16 KiB to 64 KiB. The claim
+/// is not testable if the best size in this range costs about as much as the best other size.
 fn cheapest_size(found: &mut Conclusion, buffered: &Path<'_>) {
     let lean = buffered.points.iter().filter_map(|point| Some((per_byte(point)?, point.bytes())));
     let claimed = |bytes: u64| (16 << 10..=64 << 10).contains(&bytes);
@@ -551,7 +555,7 @@ fn table(paths: &[Path<'_>]) -> Option<Table> {
         ("R\u{b2}", Unit::Count),
         ("Instructions per request", Unit::Count),
         ("Instructions per byte", Unit::Count),
-        ("Interrupt time per request of the largest size", Unit::Nanoseconds),
+        ("Interrupt time per request, largest size", Unit::Nanoseconds),
     ];
     (!rows.is_empty()).then(|| Table {
         id: "cpu-cost-paths".to_owned(),
@@ -570,7 +574,7 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// Builds a point whose requests each take this CPU time and this number of instructions.
+    /// Builds a point with the given CPU time and number of instructions per request.
     fn point(caching: &str, rw: &str, bs: &str, cpu_ns: f64, instructions: u64) -> MeasuredPoint {
         let mut point = cell(
             1 << 30,
@@ -586,7 +590,8 @@ mod tests {
         point
     }
 
-    /// Builds a direct and a buffered path of reads from their fixed costs and costs per KiB (ns).
+    /// Builds the points of direct and of buffered reads. `direct` and `buffered` are each the CPU
+    /// cost per request and per KiB (ns).
     fn machine(direct: (f64, f64), buffered: (f64, f64), instructions: bool) -> Evidence {
         let mut points = Vec::new();
         for (caching, (fixed, each)) in [("direct", direct), ("buffered", buffered)] {
@@ -628,7 +633,7 @@ mod tests {
         let found = analyse(&machine((1_000.0, 480.0), (20_000.0, 16_000.0), false));
         let cost = found.claims.iter().find(|claim| claim.id == "C140").unwrap();
         assert_eq!(cost.verdict, Verdict::CannotBeTried);
-        // The value is converted to the unit of the claim, us/KB.
+        // The unit of the claim is us/KB.
         assert!((cost.value.unwrap() / 0.48 - 1.0).abs() < 0.05, "{cost:?}");
     }
 

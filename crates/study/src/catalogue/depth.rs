@@ -23,12 +23,10 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// A depth is at the knee of the curve if the highest rate is at most this many times the rate at
-/// that depth.
+/// The knee of the curve is the smallest depth whose rate times this factor is at least the highest
+/// rate.
 const STEP_MIN: f64 = 1.1;
-/// A depth is also at the knee if the highest rate is at most this many times the rate at that
-/// depth and the confidence intervals of the two rates overlap. A larger difference always counts
-/// as a gain.
+/// The factor that replaces [`STEP_MIN`] if a rate differs from the highest rate only by noise.
 const NOISE_MAX: f64 = 1.3;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -44,7 +42,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Returns the points of one request size, by rising depth.
+/// Returns the points of one direction and request size, by rising depth.
 fn curve<'a>(evidence: &'a Evidence, rw: &str, bs: u64) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("rw", rw)]);
     points.retain(|point| point.bytes() == bs);
@@ -60,12 +58,10 @@ fn sizes(evidence: &Evidence, rw: &str) -> Vec<u64> {
     sizes
 }
 
-/// Reports the depth above which the rate rises little, and the median latency at this depth and at
-/// the largest depth.
+/// Reports the knee, which is the depth above which the rate hardly rises. Also reports the median
+/// latency at the knee and at the largest depth.
 fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     let points = curve(evidence, rw, bs);
-    // A knee is reported only if several depths were measured, with depth 1 as the base of the
-    // gain.
     let (Some(first), Some(last)) = (points.first(), points.last()) else { return };
     if points.len() < 2 || first.depth() > 1 {
         return;
@@ -105,7 +101,8 @@ fn knee(found: &mut Conclusion, evidence: &Evidence, rw: &str, bs: u64) {
     }
 }
 
-/// Returns the point with the lowest depth that is as fast as the fastest point, within noise.
+/// Returns the point with the smallest depth that is about as fast as the fastest point. See
+/// [`STEP_MIN`] and [`NOISE_MAX`].
 fn knee_of<'a>(points: &[&'a MeasuredPoint]) -> Option<&'a MeasuredPoint> {
     let top = points.iter().copied().max_by(|a, b| a.rate().total_cmp(&b.rate()))?;
     let is_there = |point: &&MeasuredPoint| {
@@ -119,7 +116,7 @@ fn half_power_depth(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let top = evidence.fastest(&[("rw", rw)]).map_or(0.0, MeasuredPoint::rate);
     let (pap, source) = match evidence.pap_bytes_per_s {
         Some(stated) => (stated, "stated with --pap".to_owned()),
-        None => (top, format!("the highest rate of {rw}s here")),
+        None => (top, format!("the highest measured rate of {rw}s")),
     };
     let (mut reached, mut never) = (Vec::new(), Vec::new());
     for bs in sizes(evidence, rw) {

@@ -1,13 +1,15 @@
 //! Study `device-cache`: the size and the read-ahead of a device's cache, the latency of a hit, and
 //! the rate of the link.
 //!
-//! Regions of growing size are read several times. If a region fits into the cache, all passes but
-//! the first hit the cache. If it does not fit, an LRU cache has no hits at all. A bisection then
-//! narrows down the cache size. The latency of rereading one block, for several block sizes, gives
-//! the fixed overhead f of a request and the rate of the link, without the medium. The time of a
-//! request of S bytes is T = f + S / rate.
+//! The study reads regions of growing size several times. If a region fits into the cache, all
+//! passes but the first hit the cache. If the region does not fit, an LRU cache has no hits at all.
+//! A bisection then narrows down the cache size.
 //!
-//! The read-ahead is measured first (`study::ahead`), because blocks that were read before may be
+//! Rereads of one block also hit the cache, so their latency does not include the medium. The
+//! latency of a block of S bytes is T = f + S / rate, where f is the fixed overhead and rate is the
+//! rate of the link. A fit over several block sizes gives f and the rate.
+//!
+//! The read-ahead is measured first (`study::ahead`), because the other measurements leave blocks
 //! in the cache.
 
 use analysis::halfpower::{HalfPowerFit, SizePoint, fit};
@@ -45,12 +47,12 @@ pub const STUDY: Study = Study {
 const PASSES: u64 = 3;
 /// The size of the smallest region (bytes).
 const REGION_MIN: u64 = 256 << 10;
-/// The size of the largest region (bytes), with `--quick` and without.
+/// The size of the largest region (bytes). The first value applies with `--quick`.
 const REGION_MAX: [u64; 2] = [64 << 20, 512 << 20];
-/// The bisection ends when the region that misses is at most this many times as large as the region
-/// that hits.
+/// The bisection ends when the smallest region that does not fit is at most this many times as
+/// large as the largest region that fits.
 const NARROW: f64 = 1.06;
-/// The sizes of the block that is read repeatedly (bytes).
+/// The block sizes for rereads of one block (bytes).
 const BLOCK_BYTES: [u32; 8] = [512, 1024, 2048, 4096, 8192, 16384, 32768, 65536];
 /// The minimum r2 of a fit from which the rate of the link is derived.
 const R2_MIN: f64 = 0.95;
@@ -59,8 +61,8 @@ const BLOCK_READS: u64 = 200;
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let study_targets = runner.study_targets;
     for group in runner.groups()? {
-        // Simulated systems read the disk through a driver instead of a file, as the papers'
-        // program did.
+        // Simulated systems read the disk through a driver instead of a file, like the program of
+        // the papers.
         let changes = Some("path=driver,file_at=0.0".to_owned());
         let group = Group { changes, ..group };
         for study_target in study_targets {
@@ -91,13 +93,13 @@ fn target(
         return Ok(());
     }
     let name = study_target.name.display().to_string();
-    // This must come first: blocks that were read once may be in the device's cache.
+    // The read-ahead must be measured first, before other reads fill the device's cache.
     ahead::measure(runner, ReadTarget { name: &name, job, bench }, &BLOCK_BYTES)?;
     same_block(runner, &name, job, bench)?;
     rereads(runner, &name, job, bench)
 }
 
-/// Notes the median latency of rereading one block, for several request sizes.
+/// Records the median latency of rereading one block, for each size in [`BLOCK_BYTES`].
 fn same_block(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench) -> Outcome<()> {
     let plain = bench.setting(job, &job.axes[0]).workload;
     for bytes in BLOCK_BYTES {
@@ -108,7 +110,7 @@ fn same_block(runner: &mut StudyRunner<'_>, name: &str, job: &Job, bench: &Bench
             ..plain.clone()
         };
         let setting = bench.setting(job, &job.axes[0]);
-        // Sizes smaller than the granule of the target cannot be read, but larger sizes can.
+        // A target with a large sector size cannot read the smallest blocks.
         if setting.place.check_fit(&workload).is_err() {
             continue;
         }
@@ -127,8 +129,8 @@ fn passes(runner: &StudyRunner<'_>, job: &Job, bench: &Bench, region: u64) -> Ou
     let plain = bench.setting(job, &job.axes[0]).workload;
     let workload = Workload { region_bytes: region, limit_bytes: Some(region * PASSES), ..plain };
     let trial = runner.trial(job, bench, workload)?;
-    // If only half of the reads or fewer were completed, most of them may be reads of the first
-    // pass, which fills the cache.
+    // If the trial ended too early, most reads belong to the first pass, which only fills the
+    // cache.
     let is_complete = trial.bytes() * 2 > region * PASSES;
     Ok(trial.latency().quantile(0.5).filter(|_| is_complete).map(|ns| ns as f64))
 }
@@ -165,8 +167,8 @@ fn note(runner: &mut StudyRunner<'_>, name: &str, region: u64, ns: f64) {
     runner.evidence.note("reread", "ns", &labels, ns);
 }
 
-/// Returns the cache size (bytes): the geometric mean of the largest region that hits and the
-/// smallest region that misses.
+/// Returns the cache size (bytes): the geometric mean of the largest region that fits and the
+/// smallest region that does not.
 fn cache_bytes(evidence: &Evidence, target: &str) -> Option<f64> {
     let (hit, miss, _) = curve::edge(&evidence.curve("reread", "region", target), HIT_GAIN)?;
     Some((hit as f64 * miss as f64).sqrt())
@@ -214,7 +216,7 @@ fn rising(points: &[SizePoint]) -> Option<HalfPowerFit> {
     fit(points).ok().filter(|fit| fit.ns_per_byte.low > 0.0)
 }
 
-/// Returns the hit latencies by request size, as data points of a fit.
+/// Returns the latencies of cache hits by request size, as input for [`rising`].
 fn times(evidence: &Evidence, quantity: &str, target: &str) -> Vec<SizePoint> {
     let point = |(bytes, ns): &(u64, f64)| SizePoint {
         request_bytes: *bytes,
@@ -254,8 +256,8 @@ fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         found.find(id, text);
     }
     if found.claims.is_empty() {
-        // The claims need latencies without the medium: cache hits, or prefetch hits if there is
-        // no cache.
+        // The claims need latencies that do not include the medium. If rereads found no cache,
+        // reads of prefetched data are used.
         let hits = match cache_bytes(evidence, target) {
             Some(_) => points,
             None => ahead,
@@ -266,8 +268,8 @@ fn link(found: &mut Conclusion, evidence: &Evidence, target: &str) {
 
 fn claims(found: &mut Conclusion, evidence: &Evidence, target: &str, points: &[SizePoint]) {
     if points.is_empty() {
-        let why =
-            "found no cache and no read-ahead, so the link cannot be separated from the medium";
+        let why = "the study found no cache and no read-ahead, so the link cannot be separated \
+                   from the medium";
         found.cannot(STUDY.claims, why);
         return;
     }
@@ -354,9 +356,10 @@ mod tests {
         let verdicts = |evidence: &Evidence| -> Vec<Verdict> {
             analyse(evidence).claims.iter().map(|claim| claim.verdict).collect()
         };
-        // Without a cache, the link cannot be separated from the medium.
+        // There are no rereads of regions, so no cache was found and rereads of a block may
+        // include the medium.
         assert_eq!(verdicts(&evidence), [Verdict::CannotBeTried; 3]);
-        // Prefetch hits avoid the medium as well.
+        // Reads of prefetched data do not include the medium, even if no cache was found.
         let mut ahead = evidence.clone();
         ahead
             .readings

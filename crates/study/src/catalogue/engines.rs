@@ -1,10 +1,11 @@
-//! Study `engines`: every I/O engine of this host by depth and size, and which to use.
+//! Study `engines`: compares the I/O engines of this host by request size and depth, and recommends
+//! an engine.
 //!
-//! Each engine is its own part of the plan, so that a missing engine does not affect the others.
-//! io_uring has three parts: interrupt-driven, with a kernel thread that takes submissions
-//! (SQPOLL), and with polled completions (IOPOLL), which needs a device with poll queues. The CPU
-//! time of the SQPOLL thread is charged to the process. The reads are random, so that read-ahead
-//! does not issue additional requests.
+//! Each engine has a separate part of the plan, so that a missing engine does not affect the other
+//! engines. io_uring has three parts: without polling, with a kernel thread that polls for
+//! submissions (SQPOLL), and with polled completions (IOPOLL, for devices with poll queues). The
+//! kernel charges the CPU time of the SQPOLL thread to the process. The reads are random, so that
+//! read-ahead does not add requests.
 
 use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -33,8 +34,8 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// If the median page fault is shorter than this, the pages were in memory already, because no
-/// device is so fast (ns).
+/// If the median page fault takes less time than this (ns), the pages were already in memory. No
+/// device is that fast.
 const FOUND_NS: f64 = 1000.0;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -67,7 +68,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Returns the distinct values of a property of the points of one direction, in rising order.
+/// Returns the distinct values of `of` over all points with the given `rw`, in rising order.
 fn values(evidence: &Evidence, rw: &str, of: impl Fn(&MeasuredPoint) -> u64) -> Vec<u64> {
     let mut values: Vec<u64> = evidence.all(&[("rw", rw)]).into_iter().map(of).collect();
     values.sort_unstable();
@@ -84,7 +85,8 @@ enum By {
 }
 
 impl By {
-    /// Returns the value of the criterion as a time per request (ns). Less is better.
+    /// Returns the criterion as a time per request (ns): the inverse of the rate, the CPU time, or
+    /// the median latency. Less is better.
     fn ns(self, point: &MeasuredPoint) -> f64 {
         match self {
             By::Rate => 1e9 / point.requests_per_s().max(f64::MIN_POSITIVE),
@@ -93,13 +95,14 @@ impl By {
         }
     }
 
-    /// Returns the criterion that decides between engines that are equally good by `self`.
+    /// Returns the second criterion, which decides between engines that are equal by the first.
     fn tie_breaker(self) -> By {
         if self == By::Cpu { By::Rate } else { By::Cpu }
     }
 
     /// Returns the lowest and the highest value of the criterion (ns per request). For the rate,
-    /// these are the ends of its confidence interval, otherwise the extremes of the trials.
+    /// these are the ends of the confidence interval. For CPU time and latency, they are the lowest
+    /// and the highest value of a trial.
     fn range(self, point: &MeasuredPoint) -> Option<(f64, f64)> {
         let rate = point.summary.requests_per_s;
         let of = |trial: &Trial| match self {
@@ -123,8 +126,8 @@ impl By {
         high < low && self.ns(one) < (1.0 - REPEATABLE) * self.ns(other)
     }
 
-    /// Returns the best point, and whether it is better than all other points beyond noise. If
-    /// several points are equally good within noise, the tie breaker decides between them.
+    /// Returns the best point, and whether all other points are worse by more than noise. If
+    /// several points are equally good within noise, [`By::tie_breaker`] decides.
     fn choose<'a>(self, points: &[&'a MeasuredPoint]) -> Option<(&'a MeasuredPoint, bool)> {
         let known = |point: &&&MeasuredPoint| self.ns(point) < f64::MAX;
         let first =
@@ -269,17 +272,18 @@ fn polling(found: &mut Conclusion, evidence: &Evidence, polled: Polled, rw: &str
         })
         .collect();
     let (what, id) = (polled.what, polled.id);
-    found.find(id, format!("{rw} of {} with {what}: {}", units::size(bs), each.join("; ")));
+    let (size, each) = (units::size(bs), each.join("; "));
+    found.find(id, format!("{rw} of {size} with {what}, compared with no polling: {each}"));
 }
 
 /// A polling mode of io_uring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Polled {
     flag: &'static str,
-    /// Id of the finding about the mode.
+    /// Id of the finding that compares this mode with io_uring without polling.
     id: &'static str,
     what: &'static str,
-    /// Id of the advice rule about the mode.
+    /// Id of the rule that advises to use this mode.
     rule: &'static str,
 }
 
@@ -296,7 +300,7 @@ const IO_POLL: Polled = Polled {
     rule: "poll-completions",
 };
 
-/// Returns the polling mode of a point. None if the point uses no polling or both modes.
+/// Returns the polling mode of a point. None if the point uses neither mode or both modes.
 fn polls(point: &MeasuredPoint) -> Option<Polled> {
     let is_on = |polled: &Polled| matches!(&*point.word(polled.flag), "true" | "1");
     let modes: Vec<Polled> = [SQ_POLL, IO_POLL].into_iter().filter(is_on).collect();
@@ -306,13 +310,13 @@ fn polls(point: &MeasuredPoint) -> Option<Polled> {
     }
 }
 
-/// Checks whether a point is direct and uses io_uring without polling.
+/// Checks whether a point uses direct I/O and io_uring without polling.
 fn plain(point: &MeasuredPoint) -> bool {
     is_direct(point) && point.word("ioengine") == "io_uring" && name(point) == "io_uring"
 }
 
-/// Pairs each point that `one` accepts with a point that `other` accepts and that has the same
-/// direction, size and depth.
+/// Pairs each point for which `one` is true with a point for which `other` is true. Both points of
+/// a pair have the same direction, request size and depth.
 fn pairs(
     evidence: &Evidence,
     one: impl Fn(&MeasuredPoint) -> bool,
@@ -327,7 +331,7 @@ fn pairs(
     ones.into_iter().filter_map(|point| Some((point, partner(point)?))).collect()
 }
 
-/// How much a change of the engine gains at one point, as evidence for a rule of advice.
+/// The gain from changing the engine, at one request size and depth.
 struct Gain<'a> {
     times: f64,
     by: By,
@@ -335,9 +339,9 @@ struct Gain<'a> {
     from: &'a MeasuredPoint,
 }
 
-/// Adds advice for each rule whose gain this study measures. A rule is reported once, for the point
-/// with the largest gain in throughput. If no point gains throughput, the rule is reported for the
-/// point with the largest saving of CPU time.
+/// Advises to use an engine or a polling mode that gains enough. Each rule is reported once, for
+/// the point with the largest gain in throughput. If throughput gains too little at all points, the
+/// largest saving of CPU time is reported.
 fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is = |engine_kind: &'static str| {
         move |point: &MeasuredPoint| is_direct(point) && point.word("ioengine") == engine_kind
@@ -345,8 +349,8 @@ fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is_queue = |point: &MeasuredPoint| plain(point) || is("libaio")(point);
     let of = |polled: Polled| pairs(evidence, move |point| polls(point) == Some(polled), plain);
     let rules = [
-        // Depth 1 is left out, because there the alternative to asynchronous I/O is a blocking
-        // call, not a pool of threads.
+        // At depth 1, a program would use a blocking call instead of a pool of threads, so the
+        // comparison starts above depth 1.
         (
             "queue-of-the-kernel",
             pairs(evidence, move |point| point.depth() > 1 && is_queue(point), is("threads")),
@@ -440,8 +444,8 @@ mod tests {
     use super::*;
     use lab::evidence::testing::{cell, evidence};
 
-    /// Builds a point of random 4 KiB reads. `requests` is the number of requests in one second,
-    /// and `cpu_ns` is the CPU time per request.
+    /// Builds a point of random 4 KiB reads. `requests` is the rate per second, and `cpu_ns` is the
+    /// CPU time per request.
     fn point(part: &str, depth: &str, requests: u64, cpu_ns: u64) -> MeasuredPoint {
         let caching = if part == "mmap" || part == "buffered sync" { "buffered" } else { "direct" };
         let (ioengine, polled) = match part.strip_prefix("io_uring ") {
@@ -546,7 +550,7 @@ mod tests {
             point("io_uring IOPOLL", "1", 20_000, 50_000),
         ]));
         let text = words(&found, "sqpoll");
-        assert!(text.contains("charged to the process): depth 1: rate 1.25 times, "), "{text}");
+        assert!(text.contains("compared with no polling: depth 1: rate 1.25 times, "), "{text}");
         assert!(text.contains("CPU per request 80 us instead of 5 us (1.00 CPUs busy instead of"));
         assert!(text.contains("depth 16: rate the same within 10%"), "{text}");
         assert!(words(&found, "iopoll").contains("depth 1: rate 2.00 times"), "{found:?}");

@@ -39,8 +39,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Formats the mean size of device requests, such as ", device requests of 128 KiB". Returns an
-/// empty text if the device does not count its requests.
+/// Formats the mean size of device requests, such as ", device requests of 128 KiB". The text is
+/// empty if the device requests were not counted.
 fn device_request(point: &MeasuredPoint) -> String {
     point.device_request_bytes().map_or_else(String::new, |bytes| {
         format!(", device requests of {}", units::size((bytes / 512.0).round() as u64 * 512))
@@ -59,12 +59,12 @@ fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
         let Comparison::Times(times) = comparison else { continue };
         let text =
             format!("{} instead of {}", units::rate(hinted.rate()), units::rate(usual.rate()));
-        let setting = format!("hint {hint} for {rw} of {}", units::size(usual.bytes()));
+        let setting = format!("the hint {hint} for {rw} of {}", units::size(usual.bytes()));
         found.advise("sequential-hint", times, &setting, text);
     }
     if !words.is_empty() {
         let text = format!(
-            "buffered {rw} of {} without a hint: {}{}; compared with no hint, {}",
+            "buffered {rw} of {} without a hint: {}{}; rates compared with no hint: {}",
             units::size(usual.bytes()),
             units::rate(usual.rate()),
             device_request(usual),
@@ -74,7 +74,7 @@ fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
     }
 }
 
-/// Compares the throughput of several sizes of the read-ahead window, smallest first.
+/// Reports the throughput for each size of the read-ahead window, smallest window first.
 fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
     let mut points = evidence.all(&[("part", "read-ahead"), ("bs", bs)]);
     let window = |point: &MeasuredPoint| point.number("read-ahead").unwrap_or_default() as u64;
@@ -132,13 +132,13 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         found.cannot(&["R026"], &why);
     }
     let gain = comparison.and_then(Comparison::times);
-    let what = "buffered writes of 4 KiB with the hint sequential compared with no hint";
+    let what = "rate of buffered 4 KiB writes with the hint sequential, compared with no hint";
     found.gain("R026", gain, what);
     let plain = |rw: &str| {
         let point = evidence.find(&[("part", "without hints"), ("rw", rw), ("bs", "4k")])?;
         let bytes = point.device_request_bytes()?;
         let size = units::size((bytes / 512.0).round() as u64 * 512);
-        Some((bytes / 1024.0, format!("buffered {rw}s of 4 KiB: device requests of {size}")))
+        Some((bytes / 1024.0, format!("buffered {rw}s of 4 KiB cause device requests of {size}")))
     };
     for (id, rw) in [("R007", "read"), ("R019", "read"), ("R020", "write"), ("C117", "write")] {
         found.value_if(id, plain(rw));

@@ -1,7 +1,8 @@
-//! Study `memory`: rates of memory, caches, and files in memory. No storage rate can exceed them.
+//! Study `memory`: the rates of memory, of the CPU caches, and of files in memory. They are upper
+//! limits for the rates of storage.
 //!
-//! `lab::memory` makes the measurements, as for `halfpower memory`. This module turns the results
-//! into findings and claims.
+//! The measurements are those of `halfpower memory` (`lab::memory`). This module derives findings
+//! from them and judges the claims.
 
 use analysis::units;
 use lab::evidence::Evidence;
@@ -104,7 +105,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     if let (Some(lines), Some(words)) = (rate("touch-read", "1"), rate("load", "1")) {
         let times = lines / words;
         let here = format!(
-            "rate of one word of each cache line, compared with all words: {}",
+            "rate of reading one word per cache line, compared with reading all words: {}",
             words_of_times(times)
         );
         found.value("R134", Some(times), here);
@@ -118,7 +119,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Reports the cache levels, which show as plateaus in the curve of load rates.
+/// Reports the rate and the size of each cache level. Each level is a plateau in the curve of load
+/// rates.
 fn caches(found: &mut Conclusion, evidence: &Evidence) {
     let plateaus = evidence.read("plateau", &[("kernel", "load")]);
     let words = |reading: &&lab::evidence::Reading| {
@@ -127,11 +129,13 @@ fn caches(found: &mut Conclusion, evidence: &Evidence) {
     };
     let words: Vec<String> = plateaus.iter().map(words).collect();
     if words.len() > 1 {
-        found.find("caches", format!("load rate by size of the working set: {}", words.join(", ")));
+        let words = words.join(", ");
+        found.find("caches", format!("rate of memory reads by size of the working set: {words}"));
     }
 }
 
-/// Reports the rates of reading files in memory, compared with the rates of memory itself.
+/// Reports the rates of files in memory, and compares them with the rates of memory (`load` and
+/// `copy`).
 fn paths(found: &mut Conclusion, evidence: &Evidence, load: Option<f64>, copy: Option<f64>) {
     let path = |name: &str| evidence.value("path", &[("path", name)]);
     let (read, write) = (path("temporary-file-read"), path("temporary-file-write"));
@@ -150,12 +154,15 @@ fn paths(found: &mut Conclusion, evidence: &Evidence, load: Option<f64>, copy: O
         let share = 100.0 * hot / copy;
         found.find(
             "page-cache",
-            format!("a cached file is read at {hot_rate}, {share:.0}% of memcpy ({copy_rate})"),
+            format!(
+                "a cached file is read at {hot_rate}, {share:.0}% of the rate of memcpy \
+                 ({copy_rate})"
+            ),
         );
     }
     if let (Some(read), Some(load)) = (read, load) {
         let here =
-            format!("a file in memory is read at {:.2} times the rate of loads", read / load);
+            format!("a file in memory is read at {:.2} times the memory read rate", read / load);
         found.value("R136", Some(read / load), here);
     }
 }

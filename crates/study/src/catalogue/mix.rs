@@ -1,9 +1,9 @@
 //! Study `mix`: random reads and writes in one load, compared with reads alone and writes alone.
 //!
-//! If reads and writes do not disturb each other, the mean time of a request in a mix is the mean
-//! of the times of reads alone and writes alone, weighted by their shares. If requests in a mix
-//! take longer, the change of direction costs time: flash programs or erases while a read waits, a
-//! bus turns around, or a lock is held.
+//! The expected time of a request in a mix is the mean of the times of reads alone and writes
+//! alone, weighted by their shares. If requests in a mix take longer, reads and writes disturb each
+//! other. For example, a read waits while flash is programmed or erased, a bus changes its
+//! direction, or a request waits for a lock.
 
 use analysis::units;
 use ioengine::Op;
@@ -24,11 +24,11 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// A mix has no loss if its expected rate is at most this many times the measured rate, however
-/// narrow the confidence intervals are.
+/// If the expected rate of a mix is at most this many times the measured rate, the difference
+/// counts as noise.
 const NOISE_MAX: f64 = 1.1;
 
-/// The points of one request size and depth.
+/// All points with the same request size and depth.
 struct Curve<'a> {
     bytes: u64,
     depth: u32,
@@ -47,7 +47,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Builds one curve for each request size and depth that has reads alone, writes alone and a mix.
+/// Builds one curve for each request size and depth. The curve needs a point of reads alone, a
+/// point of writes alone and at least one mix.
 fn curves(evidence: &Evidence) -> Vec<Curve<'_>> {
     let mut settings: Vec<(u64, u32)> =
         evidence.usable().map(|point| (point.bytes(), point.depth())).collect();
@@ -99,8 +100,8 @@ fn cost(found: &mut Conclusion, curve: &Curve<'_>) {
         units::count(curve.reads.requests_per_s()),
         units::count(curve.writes.requests_per_s())
     );
-    // The expected rate lies between the rates of reads alone and writes alone. If the mix differs
-    // from neither rate beyond noise, a loss cannot be proved.
+    // The expected rate lies between the rates of reads alone and writes alone. If the mix is
+    // within noise of both rates, a loss cannot be proved.
     let is_known = differ(mix, curve.reads) || differ(mix, curve.writes);
     if loss <= NOISE_MAX || !is_known {
         let text =
@@ -144,7 +145,6 @@ mod tests {
     use super::*;
     use lab::evidence::testing::{cell, evidence};
 
-    /// Builds a point of 4 KiB requests with this rate and percentage of reads.
     fn point(requests: u64, read_percent: u8) -> MeasuredPoint {
         let mut point = cell(requests * 4096, &[("rw", "randread"), ("bs", "4k")]);
         point.point.key.workload.read_percent = read_percent;
@@ -158,8 +158,8 @@ mod tests {
 
     #[test]
     fn a_mix_that_takes_the_time_of_its_parts_loses_nothing() {
-        // Half of the requests are reads of 1 ms, the other half writes of 0.5 ms, so the mean
-        // time is 0.75 ms.
+        // A read takes 1 ms and a write 0.5 ms, so with 50% reads the expected time is 0.75 ms
+        // (1333 requests/s).
         let found = analyse(&evidence(vec![point(1000, 100), point(1333, 50), point(2000, 0)]));
         assert!(finding(&found, "mix-cost").contains("no mix loses throughput"));
         assert!(found.advice.is_empty(), "{:?}", found.advice);

@@ -1,11 +1,13 @@
 //! Study `network`: the CPU cost of a network path per request and per KiB, the latency of a
 //! request, and the highest rate of the path.
 //!
-//! Each target is one path: an address such as `smb://server/share/file`, measured without the
-//! kernel's client, or a file on a mounted share, or a local file to compare with. The lower bound
-//! of the CPU cost is the time charged to the process. The upper bound is the CPU time that the
-//! soaker (a busy loop of the lowest priority) loses, which includes interrupts, and the server if
-//! it runs on this machine. A halfpower peer on the server measures the load of the server itself.
+//! Each target is one path: an address such as `smb://server/share/file`, a file on a mounted
+//! share, or a local file to compare with. Requests to an address do not use the kernel's client.
+//!
+//! The lower bound of the CPU cost is the CPU time charged to the process. The upper bound is the
+//! CPU time that the soaker (a busy loop of the lowest priority) loses. It includes interrupts, and
+//! the server if the server runs on this machine. A halfpower peer on the server measures the load
+//! of the server.
 
 use analysis::costmodel::CostModel;
 use analysis::units;
@@ -38,7 +40,7 @@ pub const STUDY: Study = Study {
 const SEVERAL: &str = "several at once";
 /// The request size at which latencies are reported (bytes).
 const SMALL: u64 = 4 << 10;
-/// The request size at which paths are compared per byte (bytes).
+/// The request size at which the CPU time of paths is compared (bytes).
 const LARGE: u64 = 64 << 10;
 /// There is a cliff between two sizes if the rate at the larger size is below this share of the
 /// rate at the smaller size.
@@ -51,14 +53,14 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         runner.evidence.note("round-trip", "ns", &[("target", name)], round_trip_ns(&address)?);
     }
     server_figures::begin(runner);
-    // Points measured before a failure are kept, so their costs are noted even after a failure.
+    // After a failure, the points that were measured before it are still evaluated.
     let measured = runner.measure();
     note_costs(runner);
     server_figures::end(runner);
     measured
 }
 
-/// Notes the CPU cost of each path on this host.
+/// Records the CPU cost of each path on this host.
 fn note_costs(runner: &mut StudyRunner<'_>) {
     let mut readings = Vec::new();
     for path in paths(&runner.evidence) {
@@ -97,12 +99,12 @@ impl<'a> NetworkPath<'a> {
         self.points.iter().find(|point| point.bytes() == bytes).copied()
     }
 
-    /// Fits the CPU cost to the CPU time charged to the process (lower bound).
+    /// Returns the lower bound of the CPU cost, from the CPU time charged to the process.
     fn lower(&self) -> Option<CostModel> {
         curve::cost_model(&self.points, MeasuredPoint::cpu_ns)
     }
 
-    /// Fits the CPU cost to the CPU time that the soaker lost (upper bound).
+    /// Returns the upper bound of the CPU cost, from the CPU time that the soaker lost.
     fn upper(&self) -> Option<CostModel> {
         curve::cost_model(&self.points, |point| point.summary.cpu_upper_ns)
     }
@@ -144,7 +146,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Reports how long one small request takes, compared with a round trip of the network.
+/// Reports the latency of a small request at depth 1, and the round-trip time of the network.
 fn latency(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
     let Some(point) = path.at(SMALL).or(path.points.first().copied()) else { return };
     let (Some(median), Some(tail)) = (point.latency_ns(0.5), point.latency_ns(0.99)) else {
@@ -193,8 +195,8 @@ fn cost(found: &mut Conclusion, path: &NetworkPath<'_>) {
     );
 }
 
-/// Reports the highest rate with its setting, and the request size at which the rate at depth 1
-/// passes half of the peak.
+/// Reports the highest rate and its request size and depth. Also reports the smallest request size
+/// whose rate at depth 1 exceeds half of the peak.
 fn ceiling(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) {
     let mut all = evidence.all(&[("rw", path.rw)]);
     all.retain(|point| point.target == path.name);
@@ -206,9 +208,12 @@ fn ceiling(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) 
     let (measured, _) = curve::half_power(&path.points, pap);
     let half = match measured {
         Some(bytes) => {
-            format!("depth 1 passes half of {whole} with requests of {}", units::size(bytes))
+            format!(
+                "at depth 1, the rate passes half of {whole} with requests of {}",
+                units::size(bytes)
+            )
         }
-        None => format!("depth 1 never passes half of {whole}"),
+        None => format!("at depth 1, the rate never passes half of {whole}"),
     };
     found.find(
         "ceiling",
@@ -223,7 +228,8 @@ fn ceiling(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) 
     );
 }
 
-/// Reports the first size at which requests are clearly slower than at the next smaller size.
+/// Reports the smallest request size whose rate is clearly lower than the rate of the next smaller
+/// size.
 fn cliff(found: &mut Conclusion, path: &NetworkPath<'_>) {
     for pair in path.points.windows(2) {
         let (below, beyond) = (pair[0], pair[1]);
@@ -297,8 +303,8 @@ fn small_writes(found: &mut Conclusion, paths: &[NetworkPath<'_>]) {
     }
 }
 
-/// Compares each network path with the first target that is a file or device of this host, by the
-/// CPU time of 64 KiB requests and by the highest rate.
+/// Compares each network path with the first local target: the CPU time of 64 KiB requests, and the
+/// highest rate at depth 1.
 fn against_local(found: &mut Conclusion, evidence: &Evidence, paths: &[NetworkPath<'_>]) {
     let is_network = |path: &NetworkPath<'_>| {
         path.points.first().and_then(|point| evidence.targets.get(point.target_index)).is_some_and(
@@ -332,8 +338,8 @@ fn against_local(found: &mut Conclusion, evidence: &Evidence, paths: &[NetworkPa
     }
 }
 
-/// Builds a table like Table 11 of Chung et al. 2000, with the fixed and the marginal CPU cost of
-/// each path.
+/// Builds a table of the CPU cost per request and per KiB of each path, like Table 11 of Chung et
+/// al. 2000.
 fn table(paths: &[NetworkPath<'_>]) -> Option<Table> {
     let row = |path: &NetworkPath<'_>| {
         let (lower, upper) = (path.lower()?, path.upper());

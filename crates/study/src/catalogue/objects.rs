@@ -1,12 +1,14 @@
-//! Study `objects`: how long requests for whole objects of an S3 bucket take, how many complete per
-//! second, and how much CPU time they cost.
+//! Study `objects`: the latency, the rate and the CPU cost of requests for whole objects of an S3
+//! bucket.
 //!
 //! The address contains a prefix. The study creates a unique folder below the prefix and removes
-//! the folder at the end. First, PUT and GET are measured in rounds, for several object sizes and
-//! numbers of requests at a time. Then LIST and DELETE of many small objects are measured, and
-//! uploads of a large object in parts. The CPU cost is the CPU time of the threads that make the
-//! requests, without interrupts. GETs read objects that were stored moments before, so the server
-//! probably still has these objects in memory.
+//! the folder at the end. First, the study measures PUT and GET in rounds, for several object sizes
+//! and numbers of requests at a time. Then it measures LIST and DELETE of many small objects, and
+//! uploads of a large object in parts.
+//!
+//! The CPU cost is the CPU time of the threads that make the requests, without interrupts. A GET
+//! reads an object that was stored shortly before, so the server probably still has the object in
+//! memory.
 
 use analysis::costmodel::{self, CostModel, CostPoint};
 use analysis::interval::Interval;
@@ -36,9 +38,9 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The name of the part under which unusable targets are listed as left out.
+/// The name under which the report lists targets that cannot be used.
 const PART: &str = "objects";
-/// The assumed relative error of the CPU time of a trial.
+/// The relative error of a trial's CPU time that the cost model assumes.
 const CPU_ERROR: f64 = 0.05;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -93,7 +95,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// The results of one setting (operation, object size, requests at a time, signed or not).
+/// The results for one operation, object size and number of requests at a time, with or without a
+/// signed payload.
 struct ObjectPoint {
     op: String,
     bytes: u64,
@@ -182,7 +185,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Reports how long one request at a time takes, for the smallest and the largest object.
+/// Reports the latency of requests for the smallest and for the largest object, with one request
+/// at a time.
 fn latency(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     let one: Vec<_> = points.iter().filter(|point| point.parallel == 1).collect();
     let size = |point: &&&ObjectPoint| point.bytes;
@@ -253,8 +257,8 @@ fn parallel(found: &mut Conclusion, op: &str, points: &[&ObjectPoint]) {
     }
 }
 
-/// Fits the CPU cost of requests that run one at a time, as a fixed cost per request plus a cost
-/// per byte of the object.
+/// Fits a fixed CPU cost per request and a CPU cost per KiB. Only requests that run one at a time
+/// are used.
 fn cost_model(points: &[&ObjectPoint]) -> Option<CostModel> {
     let mut costs = Vec::new();
     for point in points.iter().filter(|point| point.parallel == 1) {
@@ -300,13 +304,12 @@ fn signed(found: &mut Conclusion, points: &[ObjectPoint]) {
     }
 }
 
-/// Returns the median of all readings of a quantity.
 fn median(evidence: &Evidence, quantity: &str, labels: &[(&str, &str)]) -> Option<f64> {
     let all: Vec<f64> = evidence.read(quantity, labels).iter().map(|one| one.value).collect();
     quantile::median(&all)
 }
 
-/// Compares one PUT of a large object with uploads of the object in parts.
+/// Compares the upload of a large object in one PUT with uploads in parts.
 fn upload(found: &mut Conclusion, evidence: &Evidence) {
     let took = |how: &str| median(evidence, "object-upload", &[("parallel", how)]);
     let reading = evidence.read("object-upload", &[]).into_iter().next();
@@ -446,8 +449,8 @@ mod tests {
         ]
     }
 
-    /// Notes a setting whose requests take 1 ms plus 10 ns per byte, and cost 50 us of CPU plus
-    /// 1 ns per byte. Signing costs another 3 ns of CPU per byte.
+    /// Adds readings of requests that take 1 ms plus 10 ns per byte, and 50 us of CPU plus 1 ns per
+    /// byte. Signing costs another 3 ns of CPU per byte.
     fn note(evidence: &mut Evidence, op: &str, bytes: u64, parallel: u64, payload: &str) {
         let labels = labels(op, bytes, parallel, payload);
         let ns = 1e6 + 10.0 * bytes as f64;
@@ -460,8 +463,8 @@ mod tests {
         }
         for trial in [0, 1] {
             let labels = [&labels[..], &[("trial", trial.to_string())]].concat();
-            // The rates of the two trials differ so much that the ranges for one and for two
-            // requests at a time overlap.
+            // The second trial is three times as fast as the first, so a gain of 2 from two
+            // requests at a time is not distinguishable from noise.
             let rate = parallel as f64 * 1e9 / ns * (1.0 + 2.0 * f64::from(trial));
             evidence.note("object-requests-of-trial", "1/s", &labels, rate);
             evidence.note("object-cpu", "ns", &labels, 50_000.0 + per_byte * bytes as f64);

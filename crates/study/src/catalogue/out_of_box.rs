@@ -1,8 +1,9 @@
-//! Study `out-of-box`: the performance that an unmodified program gets. It measures buffered reads
-//! and writes one at a time, writes smaller than a page, and the phases of a long write.
+//! Study `out-of-box`: the performance of a program that uses the defaults of the system. The study
+//! measures buffered reads and writes one at a time, writes smaller than a page, and the phases of
+//! a long write.
 //!
-//! Direct requests of the same sizes are measured too, to show whether a switch to direct I/O would
-//! pay.
+//! The study also measures direct requests of the same sizes, to show whether direct I/O would be
+//! faster.
 
 use analysis::units;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +31,7 @@ pub const STUDY: Study = Study {
     papers: "Riedel 1997, section 2 and Figures 2 and 5; Chung 2000, section 7.2: the defaults do \
              well; a write smaller than a page reads the page first; requests of 64 KB and more \
              are faster without the file system's cache",
-    needs: "a directory, in which files can grow",
+    needs: "a directory, because the study writes to growing files",
     plan: include_str!("../../plans/out-of-box.toml"),
     claims: &[
         "R002", "R006", "R021", "R022", "R023", "R025", "R031", "R036", "R037", "R038", "R039",
@@ -79,7 +80,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     measured
 }
 
-/// Notes the CPU time of each phase of a trial, as a share of one CPU.
+/// Records the CPU time of each phase of a trial, as a share of one CPU.
 fn note_cpu(evidence: &mut Evidence, trial: &Trial, samples: &[(i64, CpuSample)]) {
     let Some(phases) = Phases::of(trial) else { return };
     for (name, from_ns, to_ns) in phases.spans() {
@@ -108,11 +109,11 @@ fn note_cpu(evidence: &mut Evidence, trial: &Trial, samples: &[(i64, CpuSample)]
 struct Phases {
     /// Bytes written.
     bytes: u64,
-    /// When writes were first throttled, or when the last write was accepted if writes were never
-    /// throttled (ns).
+    /// When the kernel began to throttle the writes (ns). Equal to `accepted_ns` if the writes were
+    /// never throttled.
     fill_ns: u64,
     fill_bytes_per_s: f64,
-    /// When the last write was accepted (ns).
+    /// When the last write returned (ns).
     accepted_ns: u64,
     /// The rate while writes were throttled. None if writes were never throttled.
     throttled_bytes_per_s: Option<f64>,
@@ -154,7 +155,7 @@ impl Phases {
     }
 }
 
-// ---- what it means
+// ---- findings
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
@@ -182,8 +183,7 @@ fn direct<'a>(evidence: &'a Evidence, rw: &str, bs: &str) -> Option<&'a Measured
     evidence.find(&[("part", DIRECT), ("rw", rw), ("bs", bs)])
 }
 
-/// Returns the buffered and the direct point of each size that was measured both ways, smallest
-/// size first.
+/// Returns pairs of a buffered and a direct point of the same size, smallest size first.
 fn both<'a>(evidence: &'a Evidence, rw: &str) -> Vec<(&'a MeasuredPoint, &'a MeasuredPoint)> {
     let curve = curve::by_size(evidence, &[("part", part_of(rw))]);
     let pair =
@@ -233,8 +233,8 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// Compares the latency of writes smaller than a page, on pages in memory and on pages that are not
-/// in memory. The rates are not compared, because the flush at the end dominates both rates.
+/// Compares writes of a part of a page, if the page is in memory and if it is not (cold page). Only
+/// the latencies are compared, because the flush at the end dominates the rates.
 fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
     for rw in ["write", "randwrite"] {
         for bs in ["512", "2k"] {
@@ -270,8 +270,8 @@ fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// Returns the lowest mean latency of a trial, the mean latency of all trials together, and the
-/// highest mean latency of a trial (ns).
+/// Returns three mean latencies (ns): of the trial with the lowest mean, of all trials together,
+/// and of the trial with the highest mean.
 fn latency(point: &MeasuredPoint) -> Option<(f64, f64, f64)> {
     let trials = point.point.trials.iter().filter_map(|trial| trial.latency().mean());
     let (low, high) =
@@ -279,7 +279,7 @@ fn latency(point: &MeasuredPoint) -> Option<(f64, f64, f64)> {
     Some((low, point.summary.latency.mean()?, high))
 }
 
-/// Returns the device reads per request of a point, and the mean size of a device read (bytes).
+/// Returns the number of device reads per request, and the mean size of a device read (bytes).
 fn device_reads(point: &MeasuredPoint) -> Option<(f64, f64)> {
     let counted = point.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
     let (reads, sectors, requests) =
@@ -350,7 +350,7 @@ fn phases(found: &mut Conclusion, evidence: &Evidence) {
         if !words.is_empty() {
             format!(
                 "CPU time in each phase, in percent of one CPU, charged to the process (in \
-                 parentheses, with all kernel work): {}",
+                 parentheses, including all kernel work): {}",
                 words.join(", ")
             )
         } else if evidence.is_simulated() {
@@ -364,7 +364,7 @@ fn phases(found: &mut Conclusion, evidence: &Evidence) {
     found.value_if(
         "R036",
         cpu("throttled", "machine").map(|share| {
-            (share, format!("throttled writes use {share:.0}% of one CPU, with all kernel work"))
+            (share, format!("throttled writes use {share:.0}% of one CPU, including kernel work"))
         }),
     );
     found.charts.push(chart_of(trial));
@@ -442,14 +442,15 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
         }),
     );
     let text = |drop: f64| format!("buffered 128 KiB reads: {drop:.2} times the rate at 64 KiB");
-    // The claim says that the rate falls to half, that is, by a factor of two. As with gains, the
-    // claim holds if the measured factor is at least the square root of the claimed factor.
+    // The claim says that the rate falls by a factor of 2. It holds if the measured factor is at
+    // least the square root of 2, as for claims about gains.
     found.claim_if("C076", drop.map(|drop| (drop <= 0.5_f64.sqrt(), text(drop))));
     let pair = buffered(evidence, "read", "2k").zip(buffered(evidence, "read", "64k"));
     compared(found, "C007", pair, |comparison| {
         let words = comparison.words();
         let text = format!("buffered 2 KiB reads compared with 64 KiB reads: {words}");
-        // The first paper reports a loss of a third or more. The claim says that this loss is gone.
+        // The first paper measured 2 KiB reads that were slower by a third or more. The claim says
+        // that they are no longer slower.
         comparison.times().map(|times| (times >= 1.0 - LOSS_MAX, text))
     });
     let large: Vec<&MeasuredPoint> =
@@ -475,7 +476,7 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
     media_claims(found, evidence);
 }
 
-/// Judges the claims about buffered writes relative to the fastest direct write.
+/// Judges the claims that compare buffered writes with the fastest direct write.
 fn media_claims(found: &mut Conclusion, evidence: &Evidence) {
     let Some(limit) = evidence.fastest(&[("part", DIRECT), ("rw", "write")]) else { return };
     let cached = evidence.device().and_then(|device| device.write_cache.as_deref());
@@ -510,8 +511,8 @@ fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
     );
 }
 
-/// Judges the claims about the sizes at which the cache helps, and about reads that small writes
-/// cause.
+/// Judges the claims about request sizes at which buffered I/O is faster than direct I/O, and about
+/// device reads that small writes cause.
 fn cache_claims(found: &mut Conclusion, evidence: &Evidence) {
     let helps = |found: &mut Conclusion, id: &'static str, rw: &str, bs: &str| {
         let pair = buffered(evidence, rw, bs).zip(direct(evidence, rw, bs));

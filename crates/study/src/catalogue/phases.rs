@@ -1,15 +1,22 @@
 //! Study `phases`: the time that a request spends in each phase.
 //!
-//! On this host each point is measured alternately with and without the kernel's tracepoints, which
-//! shows the cost of tracing. If too few requests are found in the trace, or too much of their time
-//! belongs to no phase, the study reports this problem instead of phases. A simulated system itself
-//! reports how busy each part was, and how the bus was used.
+//! On this host, each point is measured alternately with and without the kernel's tracepoints. The
+//! difference is the cost of tracing. If too few requests are found in the trace, or too much of
+//! their time belongs to no phase, the study reports this problem instead of the phases.
 //!
-//! Readings of a point: `phase-mean`, `phase-median` and `phase-p99` are the time of a request in a
-//! phase. `phase-share` is a phase's share of the time of all requests, or of the bus time in a
-//! simulated system. `phase-utilisation` is the share of the run during which any request was in
-//! the phase, or during which the part of a simulated system was busy. A claim about a share holds
-//! within ten percentage points of the published value.
+//! A simulated system needs no trace. It reports how busy its parts (disks, bus) were, and how the
+//! bus was used.
+//!
+//! Each point has these readings:
+//!
+//! - `phase-mean`, `phase-median`, `phase-p99`: the mean, the median and the 99th percentile of the
+//!   time of a request in a phase
+//! - `phase-share`: the phase's share of the time of all requests. In a simulated system: the
+//!   phase's share of the time during which the bus was busy
+//! - `phase-utilisation`: the share of the run during which at least one request was in the phase.
+//!   In a simulated system: the share of the run during which a part was busy
+//!
+//! A claim about a share holds within ten percentage points of the published value.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -49,12 +56,12 @@ pub const STUDY: Study = Study {
 /// The phases of a point are trusted only if at least this share of its requests was found in the
 /// trace.
 const MATCHED_MIN: f64 = 0.99;
-/// The phases of a point are trusted only if less than this share of the requests' time belongs to
-/// no phase.
+/// The phases of a point are trusted only if the share of the requests' time that belongs to no
+/// phase is less than this.
 const UNATTRIBUTED_MAX: f64 = 0.05;
 /// The claims about the phases of a bus.
 const OF_THE_BUS: [&str; 5] = ["R147", "R148", "R149", "R150", "R152"];
-/// The flags whose values identify a point.
+/// The flags that together identify a point.
 const FLAGS: [&str; 8] = ["part", "target", "rw", "bs", "iodepth", "numjobs", "ioengine", "disks"];
 
 // ---- measuring
@@ -79,7 +86,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups_by(&groups, runner.study_targets, &by_turns)
 }
 
-/// Notes the time of each phase for the last point in the evidence, from the traces of the point.
+/// Adds readings for each phase of the last point in the evidence. `traces` are the traces of this
+/// point.
 fn note_phases(evidence: &mut Evidence, traces: &[TraceSummary]) {
     let Some(point) = evidence.points.last() else { return };
     let labels = labels(point);
@@ -125,11 +133,10 @@ fn note_phases(evidence: &mut Evidence, traces: &[TraceSummary]) {
     }
 }
 
-/// Measures the points of the plan in simulated systems. If a point uses several disks, they form a
-/// striped volume.
+/// Measures the points of the plan in simulated systems. Several disks form a striped volume.
 fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
-    // NT 4 started volumes 12 KiB after a chunk boundary, so the requests of Table 4 were
-    // misaligned.
+    // A volume of NT 4 started 12 KiB after a chunk boundary, so the requests of Table 4 (first
+    // paper) were misaligned.
     let first =
         runner.study_targets.first().map(|study_target| study_target.name.display().to_string());
     let volume = if first.is_some_and(|name| name.starts_with("sim:nt4-")) {
@@ -171,19 +178,18 @@ fn modelled(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the labels that identify a point.
 fn labels(point: &MeasuredPoint) -> Vec<(&'static str, String)> {
     FLAGS.iter().map(|flag| (*flag, point.word(flag))).collect()
 }
 
-// ---- what it means
+// ---- findings
 
-/// A point with its readings.
+/// A point with the readings of its phases.
 struct PhasedPoint<'a> {
     point: &'a MeasuredPoint,
-    /// The readings of the whole point, by quantity.
+    /// The readings that do not belong to a phase, by quantity.
     whole: BTreeMap<&'a str, f64>,
-    /// The phases with their values, by quantity.
+    /// The readings of each phase (name of the phase, value), by quantity.
     phases: BTreeMap<&'a str, Vec<(&'a str, f64)>>,
 }
 
@@ -218,7 +224,7 @@ impl PhasedPoint<'_> {
         self.phases(quantity).iter().find(|(name, _)| *name == phase).map(|(_, value)| *value)
     }
 
-    /// Returns the phases with their values of a quantity, largest first.
+    /// Returns the readings of a quantity (name of the phase, value), largest value first.
     fn ranked(&self, quantity: &str) -> Vec<(&str, f64)> {
         let mut all = self.phases(quantity).to_vec();
         all.sort_by(|a, b| b.1.total_cmp(&a.1));
@@ -284,8 +290,8 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Chooses the most informative points for the findings: small and large requests at the smallest
-/// depth, small requests at the largest depth, and requests to all devices together.
+/// Chooses the points that are reported in detail: small and large requests at the smallest depth,
+/// small requests at the largest depth, and requests to all devices together.
 fn corners<'a>(all: &[&'a PhasedPoint<'a>]) -> Vec<&'a PhasedPoint<'a>> {
     let mut corners: Vec<&PhasedPoint<'_>> = Vec::new();
     for part in ["read", "write"] {
@@ -355,7 +361,7 @@ fn time_by_phase(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
     found.find("way", text);
 }
 
-/// Reports how busy the resources of a simulated system are, and how its bus is used.
+/// Reports how busy the parts of a simulated system were, and how its bus was used.
 fn parts(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
     let busy = listed(&phased.ranked("phase-utilisation"), 3);
     let text = match phased.phase("phase-share", "data") {
@@ -376,7 +382,7 @@ fn parts(found: &mut Conclusion, phased: &PhasedPoint<'_>) {
     found.find("busy", text);
 }
 
-/// Reports how the time in the device and the time elsewhere grow with the request size.
+/// Reports how the request size changes the time in the device and the time in all other phases.
 fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     for part in ["read", "write"] {
         let of = all.iter().filter(|t| t.point.part == part && t.point.disks == 1);
@@ -481,7 +487,8 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
 
 // ---- the papers
 
-/// Judges the claims about Table 4 by the utilisation of the simulated bus and its phases.
+/// Judges the claims about Table 4 of the first paper: the utilisation of the bus, and the share of
+/// its busy time that transfers data.
 fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     let find = |bytes: u64, depth: u32, disks: u32| {
         all.iter().find(|phased| {
@@ -497,8 +504,8 @@ fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     let data = |phased: &&PhasedPoint<'_>| phased.phase("phase-share", "data");
     let busy = |phased: &&PhasedPoint<'_>| phased.whole("bus-utilisation");
     for (id, share, what) in [
-        ("R147", small.and_then(data), "of the bus time is data transfer at 8 KiB"),
-        ("R148", large.and_then(data), "of the bus time is data transfer at 64 KiB"),
+        ("R147", small.and_then(data), "of the bus time is data transfer, with requests of 8 KiB"),
+        ("R148", large.and_then(data), "of the bus time is data transfer, with requests of 64 KiB"),
         ("R149", small.map(busy), "bus utilisation at 8 KiB"),
         ("R152", three.map(busy), "bus utilisation with three disks"),
     ] {
@@ -589,7 +596,8 @@ fn by_phase(
     })
 }
 
-/// Builds a line chart of the utilisation of each phase by request size or number of devices.
+/// Builds a line chart of the utilisation of each phase. The x axis is the request size or the
+/// number of devices.
 fn against(id: &str, points: &[&PhasedPoint<'_>], x: &str, at: &str) -> Option<Chart> {
     let (unit, by_size) = match x {
         "Request size" => (Unit::Bytes, true),
@@ -700,8 +708,8 @@ mod tests {
         TraceSummary { phases: vec![phases], lost: 0, not_logged: 0 }
     }
 
-    /// Builds two points for each tuple of request size, rate without tracing, rate with tracing,
-    /// and trace.
+    /// Builds evidence from tuples of request size, rate without tracing, rate with tracing, and
+    /// trace. Each tuple gives two points.
     fn traced(points: &[(&str, u64, u64, TraceSummary)]) -> Evidence {
         let mut evidence = Evidence::default();
         for (bs, without, with, trace) in points {

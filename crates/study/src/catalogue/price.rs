@@ -1,11 +1,12 @@
-//! Study `price`: the random accesses, the bytes and the scan time that storage delivers for its
-//! price and power.
+//! Study `price`: the performance of storage relative to its price and power.
 //!
-//! KAPS are random accesses of 8 KiB per second, and MAPS are random accesses of 1 MiB per second.
-//! If writes are allowed, half of the accesses are reads, as in Table 10 of the second paper. Reads
-//! and writes are measured separately, and the result is computed as if they alternated. In a real
-//! mix at a larger depth they may slow each other down. Only the user knows price, capacity and
-//! power (`--price`, `--capacity`, `--power`). Without a price, all other figures are reported.
+//! KAPS is the number of random accesses of 8 KiB per second, and MAPS is the number of random
+//! accesses of 1 MiB per second. If writes are allowed, half of the accesses are reads, as in Table
+//! 10 of the second paper. Reads and writes are measured separately, and the result is computed as
+//! if they alternated. In a real mix at a larger depth, they may slow each other down.
+//!
+//! The user states price, capacity and power (`--price`, `--capacity`, `--power`). Without a price,
+//! all other figures are reported.
 
 use analysis::units;
 use lab::evidence::{Evidence, MeasuredPoint};
@@ -20,7 +21,7 @@ pub const STUDY: Study = Study {
     name: "price",
     papers: "Chung 2000, sections 8.1 and 10, Tables 2, 9 and 10: the more expensive drive wins on \
              accesses, the cheaper one on accesses and bytes per dollar",
-    needs: "--price for prices per access; --capacity and --power for figures that include them",
+    needs: "--price for prices per access; --capacity for GB per price, --power for watts per KAPS",
     plan: include_str!("../../plans/price.toml"),
     claims: &[
         "C023", "C024", "C025", "C026", "C032", "C033", "C034", "C171", "C178", "C276", "C277",
@@ -78,18 +79,17 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// The random accesses per second of one size.
+/// The rates of random reads and writes of one size (accesses per second).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Accesses {
     reads: f64,
     writes: Option<f64>,
-    /// The depth at which the accesses were measured.
     depth: u32,
 }
 
 impl Accesses {
-    /// Returns the accesses per second if reads and writes alternate (the harmonic mean). Returns
-    /// the reads per second if writes were not measured.
+    /// Returns the harmonic mean of both rates, which is the rate if reads and writes alternate.
+    /// Returns the rate of reads if writes were not measured.
     fn both(self) -> f64 {
         let Some(writes) = self.writes else { return self.reads };
         if self.reads > 0.0 && writes > 0.0 { 2.0 / (1.0 / self.reads + 1.0 / writes) } else { 0.0 }
@@ -111,7 +111,7 @@ struct Figures {
 }
 
 impl Figures {
-    /// Returns the price divided by an amount. None without a price.
+    /// Returns the price divided by `amount`. None if the price is unknown or `amount` is 0.
     fn money_per(&self, amount: f64) -> Option<f64> {
         self.price.filter(|_| amount > 0.0).map(|price| price / amount)
     }
@@ -121,8 +121,7 @@ impl Figures {
         Some(self.capacity? / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?)
     }
 
-    /// Returns the part of the price that reading a terabyte uses up: the price times the share of
-    /// the service life that the read takes.
+    /// Returns the cost of reading a terabyte: price x (time to read a terabyte / service life).
     fn money_per_tb_scanned(&self) -> Option<f64> {
         let seconds = TB / self.scan_bytes_per_s.filter(|rate| *rate > 0.0)?;
         Some(self.price? * seconds / LIFE_S)
@@ -132,8 +131,7 @@ impl Figures {
         Some(self.capacity? / GB / self.price?)
     }
 
-    /// Returns the watts divided by the accesses per second (KAPS), which is the energy of one
-    /// access (J).
+    /// Returns the energy of one 8 KiB access (J): the power divided by the KAPS.
     fn watts_per_kaps(&self) -> Option<f64> {
         self.power_watts.filter(|_| self.kaps.both() > 0.0).map(|watts| watts / self.kaps.both())
     }
@@ -201,7 +199,7 @@ fn all_figures(evidence: &Evidence) -> Vec<Figures> {
     (0..evidence.targets.len()).filter_map(|index| figures(evidence, index)).collect()
 }
 
-/// Returns the figures of a target. None if the target was not measured at depth 1.
+/// Returns the figures of a target. None if 8 KiB or 1 MiB reads were not measured at depth 1.
 fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
     let of = |flags: &[(&str, &str)]| -> Vec<&MeasuredPoint> {
         let mut points = evidence.all(flags);
@@ -244,8 +242,8 @@ fn figures(evidence: &Evidence, index: usize) -> Option<Figures> {
     })
 }
 
-/// Returns the size of the device that holds the target (bytes). For a file, this is also the size
-/// of the device, because the price is the price of the whole device.
+/// Returns the size of the device that holds the target (bytes). This is the capacity even for a
+/// file, because the price is that of the whole device.
 fn capacity(target: &lab::machine::TargetFacts) -> Option<u64> {
     target.device.as_ref()?.size_bytes.filter(|bytes| *bytes > 0)
 }
@@ -332,7 +330,7 @@ fn describe(found: &mut Conclusion, one: &Figures) {
     }
 }
 
-/// Compares how much the cheapest and the most expensive target deliver for the same money.
+/// Compares what the cheapest and the most expensive target deliver for the same money.
 fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let (Some(less), Some(more)) = (cheap.price, dear.price) else { return };
     let times = |of: f64, over: f64| (of / less) / (over / more);
@@ -454,8 +452,8 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::{DeviceFacts, TargetFacts};
 
-    /// Builds the points of a target with these random 8 KiB reads and writes per second, `large`
-    /// 1 MiB accesses per second, and `scan` bytes per second of the scan.
+    /// Builds the points of a target. `reads` and `writes` are random 8 KiB accesses per second,
+    /// `large` is random 1 MiB accesses per second, and `scan` is the rate of a scan (bytes/s).
     fn drive(index: usize, reads: u64, writes: u64, large: u64, scan: u64) -> Vec<MeasuredPoint> {
         let random = |rw, bs, bytes| {
             cell(bytes, &[("part", "random"), ("rw", rw), ("bs", bs), ("iodepth", "1")])
@@ -500,7 +498,7 @@ mod tests {
 
     #[test]
     fn table_10_of_the_second_paper_follows_from_its_rates_and_prices() {
-        // The paper prints 78 KAPS, the mean of the rates of 66 reads and 90 writes.
+        // The paper prints 78 KAPS, the arithmetic mean of 66 and 90. The harmonic mean is 76.2.
         let found = analyse(&stated(&[209.0, 534.0]));
         assert_eq!(row(&found, "KAPS, depth 1"), ["76.2", "105"]);
         assert_eq!(row(&found, "KAPS per unit of money"), ["0.364", "0.197"]);

@@ -1,10 +1,13 @@
-//! Study `processors`: the gain from more CPUs, whether to pin threads, and whether to run a thread
-//! on a CPU that serves the device's interrupts.
+//! Study `processors`: the gain from more CPUs, the effect of pinning threads, and the effect of
+//! running on a CPU that serves the device's interrupts.
 //!
-//! The plan states the workloads. Threads and CPUs depend on the machine, so each part is expanded
-//! here. The parts `free` and `cached` run with 1, 2, 4 ... threads. `pinned` runs as many threads,
-//! each pinned to its own CPU. `near` runs on a CPU that serves the device's interrupts, and `far`
-//! runs on a CPU that does not.
+//! The plan contains the workloads. The numbers of threads and the CPUs depend on the machine, so
+//! this module adds them:
+//!
+//! - `free` and `cached` run with 1, 2, 4 ... threads.
+//! - `pinned` runs with the same numbers of threads, each pinned to a different CPU.
+//! - `near` runs on a CPU that serves the device's interrupts.
+//! - `far` runs on a CPU that does not serve the device's interrupts.
 
 use analysis::units;
 use std::fs;
@@ -33,10 +36,9 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The numbers of threads on a simulated system, which does not use the CPUs of this host.
+/// The numbers of threads for simulated systems, because they do not use the CPUs of this host.
 const SIMULATED_THREADS: [usize; 3] = [1, 2, 4];
-/// Rates that differ by less than this factor count as equal, even if they differ by more than
-/// noise.
+/// Rates that differ by less than this factor count as equal, even if the difference is not noise.
 const WORTH: f64 = 1.05;
 /// Why threads cannot be pinned to different CPUs.
 const ONE_CPU: &str = "this process may use only one CPU; allow it more CPUs (taskset, cpuset)";
@@ -72,7 +74,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups(&groups)
 }
 
-/// Returns the thread counts 1, 2, 4 and so on below the number of CPUs, and the number of CPUs.
+/// Returns the powers of two below `cpus`, and `cpus` itself. For example, 6 CPUs give 1, 2, 4, 6.
 fn doublings(cpus: usize) -> Vec<usize> {
     let powers = (0..usize::BITS).map(|power| 1_usize << power);
     let mut counts: Vec<usize> = powers.take_while(|count| *count < cpus).collect();
@@ -126,8 +128,7 @@ fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize),
     }
 }
 
-/// Returns the CPUs that serve the interrupts of a block device. These interrupts belong to the
-/// queues of the device's driver or to its controller.
+/// Returns the CPUs that serve the interrupts of a block device or of its controller.
 fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
     let unknown = |what: &str| format!("{what}; use a file on a local disk");
     let table = fs::read_to_string("/proc/interrupts")
@@ -152,8 +153,8 @@ fn interrupt_cpus(device: &str) -> Result<Vec<usize>, String> {
     }
 }
 
-/// Returns the disks below a device. For a partition, this is its disk. For a volume, these are the
-/// disks of its member devices.
+/// Returns the disks that store the data of a block device: the disk of a partition, the member
+/// disks of a volume, or the device itself.
 fn disks_beneath(device: &str) -> Vec<String> {
     let path = Path::new("/sys/class/block").join(device);
     if path.join("partition").exists() {
@@ -171,7 +172,8 @@ fn disks_beneath(device: &str) -> Vec<String> {
     }
 }
 
-/// Returns the interrupts of a disk, from its nearest ancestor device in sysfs that has interrupts.
+/// Returns the interrupt numbers of a disk, or of its nearest parent device in sysfs that has
+/// interrupts. `table` is the text of `/proc/interrupts`.
 fn interrupts_of(disk: &Path, table: &str) -> Vec<u32> {
     let Ok(path) = disk.join("device").canonicalize() else { return Vec::new() };
     for above in path.ancestors() {
@@ -190,8 +192,9 @@ fn interrupts_of(disk: &Path, table: &str) -> Vec<u32> {
     Vec::new()
 }
 
-/// Returns the interrupts of a device's request queues, which have names such as `virtio1-req.0` or
-/// `nvme0q3`. Queues for configuration (`-config`) and administration (`q0`) do not count.
+/// Returns the interrupt numbers of a device's request queues in `/proc/interrupts`, for example
+/// `virtio1-req.0` or `nvme0q3`. Skips the queues for configuration (`-config`) and administration
+/// (`q0`).
 fn interrupts_named(device: &str, table: &str) -> Vec<u32> {
     if device.is_empty() {
         return Vec::new();
@@ -229,14 +232,15 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Returns the points of a part of the plan, by rising number of threads.
+/// Returns the points of a part of the plan, sorted by the number of threads.
 fn curve<'a>(evidence: &'a Evidence, part: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("part", part)]);
     points.sort_by_key(|point| point.point.key.threads());
     points
 }
 
-/// Compares the rate of `other` with the rate of `one`. Differences below [`WORTH`] count as equal.
+/// Compares the rate of `other` with the rate of `one`. Rates within a factor of [`WORTH`] count as
+/// equal.
 fn step(one: &MeasuredPoint, other: &MeasuredPoint) -> Comparison {
     match compare(other, one) {
         Comparison::Times(times) if (1.0 / WORTH..WORTH).contains(&times) => Comparison::Same,

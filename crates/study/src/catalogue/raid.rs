@@ -1,10 +1,11 @@
-//! Study `raid`: a volume compared with its members. The study reports the rates of the volume and
-//! of its members, the requests that a small write causes on members, whether reads use both copies
-//! of a mirror, the CPU cost, and the state of the volume.
+//! Study `raid`: compares a RAID volume with its members. It measures the rates of both, the member
+//! I/O that each small write to the volume causes, whether reads use both copies of a mirror, and
+//! the CPU cost. It also reports the state of the volume, for example a missing member.
 //!
-//! The user lists the members after the volume, or the kernel reports them (md, device mapper,
-//! btrfs). Members are only read, because a write to a member would destroy the volume. The
-//! counters of the members show the effect of a write to the volume.
+//! The user lists the members after the volume. Without such a list, the study uses the members
+//! that the kernel reports (md, device mapper, btrfs). The study only reads members, because a
+//! write to a member would destroy the volume. It reads the I/O counters of the members to find out
+//! what a write to the volume causes.
 
 use analysis::units;
 use std::fs;
@@ -38,19 +39,19 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The part of the plan whose points are measured one at a time. The counters of the array's
-/// devices are read before and after each point.
+/// The part of the plan whose points are measured one at a time, so that the I/O counters of the
+/// members can be read before and after each point.
 const COUNTED: &str = "seen in members";
-/// The part of the plan that is measured with one device failed.
+/// The part of the plan that is measured on a simulated volume with one failed device.
 const DEGRADED: &str = "degraded";
-/// The part of the plan that is measured on all members together.
+/// The part of the plan that is measured on all members at the same time.
 const MEMBERS: &str = "members";
-/// The part that contains the points of a simulated member. Only one member is then measured.
+/// The part that replaces [`MEMBERS`] if the members are simulated. Only one member is measured.
 const ONE_MEMBER: &str = "one member";
 /// A member is idle if it moves fewer bytes than this share of the mean of all members.
 const IDLE: f64 = 0.5;
 
-// ---- what is measured
+// ---- measurement
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let Some(volume) = runner.study_targets.first() else { return Ok(()) };
@@ -93,8 +94,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let mut together = of(|part| part == MEMBERS);
     together.iter_mut().for_each(|group| group.disks = Some(count as u32));
     if members.iter().any(StudyTarget::is_simulated) {
-        // Separate simulations cannot run together. Therefore only one member is simulated, and its
-        // rate is multiplied by the number of members.
+        // Separate simulations cannot run at the same time. Therefore only one member is measured,
+        // and `members_at` multiplies its rate by the number of members.
         for group in &mut together {
             (group.disks, group.part) = (None, ONE_MEMBER.to_owned());
         }
@@ -131,7 +132,7 @@ fn without_a_device(volume: &StudyTarget) -> Option<StudyTarget> {
     Some(StudyTarget { name: name.into(), kind: Kind::Simulated })
 }
 
-/// Returns the block devices of which a volume consists, as the kernel reports them.
+/// Returns the block devices that make up a volume, as the kernel reports them.
 fn members_beneath(volume: &StudyTarget) -> Vec<StudyTarget> {
     if !volume.is_real() {
         return Vec::new();
@@ -156,8 +157,8 @@ fn member_names(kernel: &Kernel, path: &Path) -> Vec<PathBuf> {
     names.into_iter().map(|name| Path::new("/dev").join(name)).collect()
 }
 
-/// Returns the btrfs file system on several devices to which the layers below a path belong. None
-/// if there is no such file system.
+/// Returns the btrfs file system whose devices include the layers at depth 1. None if there is no
+/// such file system.
 fn btrfs_of(kernel: &Kernel, layers: &[stack::Layer]) -> Option<Btrfs> {
     let branches = layers.iter().filter(|layer| layer.depth == 1);
     let names: Vec<&str> = branches.map(|layer| &*layer.name).collect();
@@ -184,8 +185,8 @@ fn note_state(runner: &mut StudyRunner<'_>, volume: &StudyTarget) {
     }
 }
 
-/// Runs trials one at a time and records how many bytes and requests the members moved, per byte
-/// and per request of the trial.
+/// Runs one trial at a time. Notes how many bytes and requests the members served, per byte and per
+/// request of the trial.
 fn count_on_members(
     runner: &mut StudyRunner<'_>,
     groups: &[Group],
@@ -207,8 +208,8 @@ fn count_on_members(
             let setting = bench.setting(&job, axes);
             let before = counters(devices);
             let trial = runner.lab.trial(&setting, &mut |_| {})?;
-            // Writes that the volume still caches belong to this trial, so they must be flushed
-            // before the counters are read.
+            // The volume may still cache writes of this trial. They are flushed first, so that the
+            // counters include them.
             volume[0].open()?.sync()?;
             let (Some(before), Some(after)) = (before, counters(devices)) else { continue };
             let moved: Vec<DeviceCounters> =
@@ -246,14 +247,13 @@ fn note_moved(
     let all: f64 = moved.iter().map(busy).sum();
     if all > 0.0 {
         let least = moved.iter().map(busy).fold(f64::MAX, f64::min);
-        // A value of 1 means that all members moved the same number of bytes.
+        // The value is 1 if all members moved the same number of bytes.
         note("least-member", least / all * moved.len() as f64);
     }
 }
 
 // ---- the state of the volume, from sysfs
 
-/// The state of a RAID volume.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct State {
     /// Kind of the volume: "md" or "btrfs".
@@ -264,13 +264,13 @@ struct State {
     missing: u64,
     /// The running background operation ("recover", "resync", "check"). None if none is running.
     action: Option<String>,
-    /// Progress of the background operation (share).
+    /// Progress of the background operation (0 to 1).
     done: f64,
     /// Number of device errors that the volume has counted.
     errors: u64,
 }
 
-/// Reads the state of the first volume below a path. None if no driver reports a volume.
+/// Reads the state of the md array or the btrfs file system below a path. None if there is neither.
 fn state_of(kernel: &Kernel, path: &Path) -> Option<State> {
     let layers = stack::of(kernel, path);
     let arrays = layers.iter().filter(|layer| layer.kind == LayerKind::Volume);
@@ -334,7 +334,7 @@ fn btrfs(folder: &Path) -> State {
     }
 }
 
-// ---- what it means
+// ---- analysis
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
@@ -380,23 +380,23 @@ fn state(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// Returns the number of members.
 fn member_count(evidence: &Evidence) -> f64 {
     evidence.value("members", &[]).unwrap_or(1.0)
 }
 
-/// Returns the rate of all members together (bytes per second), from [`members_at`].
+/// Returns only the rate of [`members_at`] (bytes per second).
 fn of_members(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<f64> {
     Some(members_at(evidence, flags)?.0)
 }
 
-/// Returns the rate of all members together, and the upper end of its interval (bytes per second).
-/// If only one simulated member was measured, its rate is multiplied by the number of members.
+/// Returns the rate of all members together, and the upper end of the interval of this rate (bytes
+/// per second). If only one simulated member was measured, both values are multiplied by the number
+/// of members.
 fn members_at(evidence: &Evidence, flags: &[(&str, &str)]) -> Option<(f64, f64)> {
     let at = |part| evidence.fastest(&[&[("part", part)], flags].concat());
     let one = at(ONE_MEMBER);
     let point = one.or_else(|| at(MEMBERS))?;
-    // Earlier versions of halfpower stored a single simulated member in the part "members".
+    // In results of earlier versions, the part "members" contains a single simulated member.
     let alone = one.is_some() || (evidence.is_simulated() && point.disks == 1);
     let times = if alone { member_count(evidence) } else { 1.0 };
     Some((point.rate() * times, point.summary.bytes_per_s.high * times))
@@ -416,7 +416,7 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
             continue;
         };
         let share = 100.0 * volume.rate() / members.max(1.0);
-        // Only a cache or read-ahead can make the volume faster than all members together.
+        // A volume that is faster than all its members together must have a cache or read-ahead.
         if !evidence.is_simulated() && volume.summary.bytes_per_s.low > at_most {
             let setting = format!("{} of {}", spoken(rw), units::size(volume.bytes()));
             let text = format!("{share:.0}% of the rate of all members together");
@@ -441,7 +441,8 @@ fn efficiency(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// Reports the gain of a second reader, and whether all members of the mirror serve the readers.
+/// Reports how much faster two threads read than one, and whether the reads are spread over all
+/// members of the mirror.
 fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let of = |threads: &str| {
         evidence
@@ -463,7 +464,8 @@ fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.find("two-readers", text);
 }
 
-/// Reports the rates of writes, and the bytes and requests that each write causes on the members.
+/// Reports the rates of writes to the volume, and the bytes and requests that these writes cause on
+/// the members.
 fn writes(found: &mut Conclusion, evidence: &Evidence) {
     for rw in ["write", "randwrite"] {
         let rate = |bs: &str| {
@@ -507,8 +509,9 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// Returns the CPU time of the whole machine per request (ns), which includes parity and copies. If
-/// this time is unknown, returns the CPU time charged to the process.
+/// Returns the CPU time of the whole machine per request (ns). It includes the CPU time of kernel
+/// threads that compute parity and write copies. If it is unknown, returns the CPU time charged to
+/// the process.
 fn whole_cpu_ns(point: &MeasuredPoint) -> Option<f64> {
     point.summary.cpu_upper_ns.or(point.cpu_ns())
 }
@@ -524,7 +527,7 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     let charged = if known || evidence.is_simulated() {
         ""
     } else {
-        " (charged to the process; a plan with soaker = true includes kernel threads)"
+        " (without kernel threads; a plan with soaker = true includes their CPU time)"
     };
     let of_members = of(MEMBERS).or_else(|| of(ONE_MEMBER));
     if let Some((volume, members)) = of("volume").zip(of_members) {
@@ -541,7 +544,7 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     let written = |bs: &str| of_rw("volume writes", "write", bs);
     if let (Some(small), Some(large)) = (written("4k"), written("1m")) {
         let read = of("volume").map_or(String::new(), |read| {
-            format!(" ({:.1} times the CPU of reading it)", large / read)
+            format!(" ({:.1} times the CPU of reading 1 MiB)", large / read)
         });
         found.find(
             "cpu-writes",
@@ -597,28 +600,31 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     if striped && count >= 2.0 && one_member.is_some() {
         let here = match second {
             Some(depth) => {
-                format!("64 KiB reads pass 1.5 times the rate of one member at depth {depth}")
+                format!("64 KiB reads reach 1.5 times the rate of one member at depth {depth}")
             }
             None => {
-                "64 KiB reads do not pass 1.5 times the rate of one member at any depth".to_owned()
+                "64 KiB reads do not reach 1.5 times the rate of one member at any depth".to_owned()
             }
         };
         found.claim("C218", second.is_some_and(|depth| (4..=8).contains(&depth)), here);
     } else {
-        found.cannot(&["C218"], "this claim can only be checked on a RAID 0 of two disks; use one");
+        let why = "this claim can only be checked on a RAID 0 of two disks; use such a volume";
+        found.cannot(&["C218"], why);
     }
     if level_is(evidence, "raid1") && one_member.is_some() {
         let here = match second {
             Some(depth) => format!(
-                "the mirror passes 1.5 times the rate of one copy with {} KiB outstanding",
+                "the mirror reaches 1.5 times the rate of one copy with {} KiB outstanding",
                 64 * depth
             ),
-            None => "the mirror does not pass 1.5 times the rate of one copy at any depth measured"
-                .to_owned(),
+            None => {
+                "the mirror does not reach 1.5 times the rate of one copy at any depth measured"
+                    .to_owned()
+            }
         };
         found.claim("C233", second.is_some_and(|depth| depth >= 4), here);
     } else {
-        found.cannot(&["C233"], "this claim can only be checked on a RAID 1; use one");
+        found.cannot(&["C233"], "this claim can only be checked on a RAID 1; use such a volume");
     }
     let why = "the claim compares RAID 5 in the host with RAID 5 in an array controller; measure \
                both on the same disks";
@@ -684,7 +690,7 @@ mod tests {
             point("volume writes", "write", "4k", 9.0),
         ]));
         let text = &found.findings.iter().find(|one| one.id == "cpu-writes").unwrap().headline;
-        assert!(text.contains("3.0 times the CPU of reading it"), "{text}");
+        assert!(text.contains("3.0 times the CPU of reading 1 MiB"), "{text}");
     }
 
     #[test]

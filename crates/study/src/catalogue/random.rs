@@ -1,5 +1,5 @@
-//! Study `random`: random requests per second for each depth, the effect of the page cache, and the
-//! number of members of a stripe that random requests keep busy (`study::stripe_load`).
+//! Study `random`: the rate of random requests at each queue depth, the effect of the page cache,
+//! and the load balance of random requests over striped targets (`study::stripe_load`).
 
 use analysis::units;
 use std::slice;
@@ -28,7 +28,7 @@ pub const STUDY: Study = Study {
              from depth 3 on; the file system's cache costs twice the CPU; sections 8.1 and 8.4: \
              four disks with a request each reach four times one disk, two striped disks with two \
              requests 1.5 times",
-    needs: "several targets for the load balance of a stripe; otherwise one target",
+    needs: "one target, or several targets to measure the load balance of a stripe",
     plan: include_str!("../../plans/random.toml"),
     claims: &["C100", "C101", "C104", "C108", "C109", "C189", "C194", "C195", "C196", "C236"],
     rules: &["deeper-random"],
@@ -38,23 +38,22 @@ pub const STUDY: Study = Study {
 
 const DIRECT: &str = "past the cache";
 const BUFFERED: &str = "through the cache";
-/// A depth counts as faster than depth 1 if its rate is at least this many times the rate of depth
-/// 1.
+/// A larger depth counts as faster if its rate is at least this many times the rate of depth 1.
 const STEP_MIN: f64 = 1.1;
 
-/// The part of the plan with random requests to several targets striped into one.
+/// The part of the plan with random requests to one stripe over several targets.
 const SPREAD: &str = "spread";
 /// The part of the plan with random requests to several targets, each with its own queue.
 const APART: &str = "apart";
-/// Maximum number of requests logged in a trial.
+/// Maximum number of requests that are logged in each trial.
 const LOGGED_MAX: usize = 1 << 16;
-/// A depth is sufficient if the rate over striped targets is at least this share of the rate of
-/// evenly loaded targets.
+/// A depth is sufficient if striped targets reach at least this share of the rate of evenly loaded
+/// targets.
 const ENOUGH: f64 = 0.9;
 /// A rate is judged only if the half-width of its interval is at most this share of the rate.
 const KNOWN: f64 = 0.15;
-/// A cache is assumed to answer some requests if the number of busy targets is less than this share
-/// of the expected number.
+/// If fewer targets are busy than this share of the expected number, a cache is assumed to answer
+/// some requests.
 const ANSWERED: f64 = 0.9;
 /// All targets count as busy if at least this share of them is busy.
 const ALL_BUSY: f64 = 0.95;
@@ -66,14 +65,14 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         let (together, alone): (Vec<_>, Vec<_>) =
             groups.into_iter().partition(|group| group.disks.is_some());
         runner.measure_groups(&alone)?;
-        // Each simulated system is measured alone, with the number of disks that the part sets.
+        // Each simulated system is measured alone, because it provides all disks that a part needs.
         for target in study_targets.iter().filter(|target| target.is_simulated()) {
             let groups = as_large_on_each(&together, &target.name.to_string_lossy())?;
             runner.measure_groups_by(&groups, slice::from_ref(target), &logged)?;
         }
         return Ok(());
     }
-    // On real targets these parts always use all targets together.
+    // On real targets, the parts for several targets always use all targets.
     groups.retain_mut(|group| match group.disks {
         None => true,
         Some(disks) => {
@@ -89,9 +88,9 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     runner.measure_groups_by(&groups, study_targets, &logged)
 }
 
-/// Adjusts groups so that a striped file occupies as much of each simulated disk as a file on a
-/// single disk does, because seeks are then equally long. Each system has one host and at most one
-/// bus per disk.
+/// Sets the file sizes so that a striped file occupies as much of each simulated disk as a file on
+/// a single disk. Otherwise, seeks in the two files would differ in length. Each system gets one
+/// host and at most one bus per disk.
 fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     let setup = simulated_target::parse(system, &[])?.system()?.setup;
     let sized = |group: &Group| {
@@ -104,7 +103,8 @@ fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     Ok(groups.iter().map(sized).collect())
 }
 
-/// Measures groups like [`StudyRunner::run`], and evaluates the request logs of striped points.
+/// Measures groups like [`StudyRunner::run`]. Also evaluates the request logs of points on striped
+/// targets.
 fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     let (mut settings, mut owners) = (Vec::new(), Vec::new());
     for one in ready {
@@ -128,8 +128,9 @@ fn logged(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
     measured
 }
 
-/// Draws a heat map of latency over time from the first trial of a striped point. Only the map with
-/// the most cells is kept, because a map with few cells shows little.
+/// Draws a heat map of latency over time from the first trial of a striped point. Replaces the heat
+/// map of an earlier point only if the new one has more cells, because a map with few cells shows
+/// little.
 fn draw_latency(runner: &mut StudyRunner<'_>, point: &Point) {
     let Some(trial) = point.trials.first() else { return };
     let start = trial.log().iter().map(|one| one.submit_ns).min().unwrap_or_default();
@@ -150,7 +151,7 @@ fn draw_latency(runner: &mut StudyRunner<'_>, point: &Point) {
     }
 }
 
-/// Notes the load balance of a striped point (mean of its trials).
+/// Notes the load balance of a striped point, as the mean of its trials.
 fn note_stripe_load(runner: &mut StudyRunner<'_>, owner: &Ready, point: &Point) {
     let chunk_bytes = units::parse_size(owner.given("chunk")).unwrap_or(0);
     let Ok(layout) = Layout::new(owner.disks() as usize, chunk_bytes) else { return };
@@ -170,7 +171,7 @@ fn note_stripe_load(runner: &mut StudyRunner<'_>, owner: &Ready, point: &Point) 
     runner.evidence.note("requests-imbalance", "times", &labels, mean(|load| load.imbalance));
 }
 
-// ---- what it means
+// ---- analysis
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = match evidence.targets.len() {
@@ -209,7 +210,7 @@ fn at<'a>(evidence: &'a Evidence, part: &str, rw: &str, depth: &str) -> Option<&
     evidence.find(&[("part", part), ("rw", rw), ("iodepth", depth)])
 }
 
-/// Returns the points of a part of the plan, by rising depth.
+/// Returns the points of a part of the plan, sorted by depth.
 fn by_depth<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.sort_by_key(|point| point.depth());
@@ -249,7 +250,7 @@ fn accesses(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// Reports the gain from a larger depth, and the smallest depth that reaches this gain.
+/// Reports how much a larger depth gains, and the smallest depth that reaches this gain.
 fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let points = by_depth(evidence, DIRECT, rw);
     let Some(one) = points.first() else { return };
@@ -270,7 +271,7 @@ fn queue(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let rotates = per_revolution(evidence, Some(one)).is_some();
     let why = if rotates { ", by reordering" } else { "" };
     let more = if points.last().is_some_and(|last| last.depth() > knee.depth()) {
-        "a larger depth has no measurable gain"
+        "a larger depth brings no measurable gain"
     } else {
         "no larger depth was measured"
     };
@@ -351,7 +352,8 @@ fn costs(with: &MeasuredPoint, past: &MeasuredPoint) -> Option<f64> {
     Some(with.cpu_ns()? / past.cpu_ns()?.max(1.0))
 }
 
-/// Returns the device requests and the device bytes per request, reads and writes together.
+/// Returns how many device requests and device bytes each request caused (reads and writes
+/// together). None if no device requests were counted.
 fn device_requests(point: &MeasuredPoint) -> Option<(f64, f64)> {
     let counted = point.point.trials.iter().filter_map(|trial| Some((trial.device?, trial)));
     let (moved, sectors, requests) =
@@ -366,8 +368,8 @@ fn device_requests(point: &MeasuredPoint) -> Option<(f64, f64)> {
     (requests > 0 && moved > 0).then(|| (each(moved), each(sectors) * 512.0))
 }
 
-/// Returns the points of a part of the plan on several targets. Each list contains the points with
-/// the same first target and the same number of targets, by rising depth.
+/// Returns the points of a part that used several targets. Each list contains the points with the
+/// same first target and the same number of targets, sorted by depth.
 fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a MeasuredPoint>> {
     let mut points = evidence.all(&[("part", part), ("rw", rw)]);
     points.retain(|point| point.disks > 1);
@@ -378,8 +380,8 @@ fn together<'a>(evidence: &'a Evidence, part: &str, rw: &str) -> Vec<Vec<&'a Mea
     points.chunk_by(alike).map(<[&MeasuredPoint]>::to_vec).collect()
 }
 
-/// Returns the requests per second that a single target serves, by depth. This is the mean of all
-/// targets, or the rate of one disk of the simulated system.
+/// Returns the rate of a single target at each depth (requests per second). On a simulated system,
+/// this is the rate of one disk. Otherwise it is the mean of all targets.
 fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
     let rw = of.word("rw");
     let mut points = evidence.all(&[("part", APART), ("rw", &rw), ("disks", "1")]);
@@ -396,8 +398,8 @@ fn alone(evidence: &Evidence, of: &MeasuredPoint) -> Vec<(u32, f64)> {
 }
 
 /// Returns the rate that a point would reach if its requests were spread evenly over the targets
-/// (requests per second), interpolated between the depths measured on a single target. None outside
-/// these depths.
+/// (requests per second). The rate is interpolated between the depths that were measured on a
+/// single target. None outside of these depths.
 fn even_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, point);
     let targets = f64::from(point.disks);
@@ -417,15 +419,14 @@ fn even_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     Some(rate * targets.min(f64::from(point.depth())))
 }
 
-/// Returns the value of a quantity that was noted for a striped point.
 fn reading(evidence: &Evidence, quantity: &str, point: &MeasuredPoint) -> Option<f64> {
     let words = ["target", "rw", "disks", "iodepth"].map(|flag| (flag, point.word(flag)));
     let labels: Vec<(&str, &str)> = words.iter().map(|(name, word)| (*name, &**word)).collect();
     evidence.value(quantity, &labels)
 }
 
-/// Compares random requests to several striped targets with the same number of evenly loaded
-/// targets.
+/// Compares the rate of random requests to striped targets with the rate of the same number of
+/// evenly loaded targets.
 fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let all = together(evidence, SPREAD, rw);
     let widest = all.iter().map(|points| points[0].disks).max();
@@ -433,8 +434,8 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         let targets = points[0].disks;
         let shares: Vec<(&MeasuredPoint, f64)> = points
             .iter()
-            // With fewer requests than targets, some targets are always idle, or, with a write
-            // cache, work on earlier writes.
+            // Points with fewer requests than targets are left out, because some targets are then
+            // idle or, with a write cache, still work on earlier writes.
             .filter(|point| point.depth() >= targets)
             .filter_map(|point| {
                 Some((*point, point.requests_per_s() / even_rate(evidence, point)?))
@@ -471,8 +472,8 @@ fn spread(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// Formats a point's rate as a share of the rate of evenly loaded targets, and its busy targets,
-/// such as "depth 2: 75%, 1.49 targets busy (1.33 to 1.50 expected)".
+/// Describes the rate of a point, as a share of the rate of evenly loaded targets, and the number
+/// of busy targets. For example: "depth 2: 75%, 1.49 targets busy (1.33 to 1.50 expected)".
 fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> String {
     let (targets, depth) = (point.disks, point.depth());
     let noise = if is_known(point) {
@@ -491,10 +492,11 @@ fn share_in_words(evidence: &Evidence, point: &MeasuredPoint, share: f64) -> Str
     format!("depth {depth}{noise}{busy}")
 }
 
-/// Returns advice on depth or queues if part of the rate is lost.
+/// Returns advice to use a larger depth or more queues, or the reason why neither helps. Empty if
+/// no rate is lost.
 fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -> String {
     if let Some(device) = evidence.shared_device() {
-        let why = "so neither depth nor more queues raise the rate";
+        let why = "so neither a larger depth nor more queues raise the rate";
         return format!("; the targets share a device ({device}), {why}");
     }
     let known = points.iter().filter(|(point, _)| is_known(point));
@@ -524,7 +526,7 @@ fn change(evidence: &Evidence, points: &[(&MeasuredPoint, f64)], targets: u32) -
     format!("{queue}{shared}")
 }
 
-/// Checks whether the rate of a point is known well enough to judge it.
+/// Checks whether the noise is small enough to judge the rate of a point.
 fn is_known(point: &MeasuredPoint) -> bool {
     point.summary.requests_per_s.half_width_relative() <= KNOWN
 }
@@ -560,7 +562,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         });
         let text = |share: f64| {
             let times = words_of_times(4.0 * share);
-            format!("four targets, one request each: {times} the rate of one (published: 3.9)")
+            format!("four targets, one request each: {times} the rate of a target (published: 3.9)")
         };
         found.claim_if(id, share.map(|share| (share >= ENOUGH, text(share))));
     }
@@ -589,7 +591,7 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     let text = |times: f64| {
         let times = words_of_times(times);
         let one = "the rate of one target at depth 1";
-        format!("two striped targets at depth 2: {times} {one} (published: 1.5)")
+        format!("two striped targets at depth 2 reach {times} {one} (published: 1.5)")
     };
     found.claim_if("C236", times.map(|times| ((1.25..=1.75).contains(&times), text(times))));
     let are_real = evidence.targets.iter().all(|target| target.simulated.is_none());
@@ -605,8 +607,8 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
     }
 }
 
-/// Returns the rate that the targets would reach if they shared no hardware (requests per second),
-/// computed from the rate of a single target at the same depth.
+/// Returns the rate that the targets would reach if they shared no hardware (requests per second):
+/// the rate of a single target at the same depth, times the number of targets.
 fn independent_rate(evidence: &Evidence, point: &MeasuredPoint) -> Option<f64> {
     let curve = alone(evidence, point);
     let one = curve.iter().find(|(depth, _)| *depth == point.depth())?.1;
@@ -634,7 +636,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     }
     let times = comparison.and_then(Comparison::times);
     for id in ["C101", "C109"] {
-        found.gain(id, times, "buffered random reads compared with direct ones, one at a time");
+        found.gain(id, times, "buffered random reads compared with direct ones, at depth 1");
     }
     let each = per_revolution(evidence, buffered);
     let text = |each: f64| format!("buffered random reads: {each:.2} per revolution");
@@ -669,8 +671,8 @@ mod tests {
         cell(per_s * 8192, &flags)
     }
 
-    /// Builds the results of a disk of 10,000 revolutions per minute that reorders requests at
-    /// depth 3 and above.
+    /// Builds measurements of a disk with 10,000 revolutions per minute that gains from reordering
+    /// only above depth 2.
     fn disk() -> Evidence {
         let points = vec![
             read(DIRECT, "1", 100),
@@ -760,8 +762,7 @@ mod tests {
         assert_eq!(verdict(&found, "C100"), Verdict::CannotBeTried);
     }
 
-    /// Builds the results of two striped targets of 100 requests per second each, at several
-    /// depths.
+    /// Builds measurements of two striped targets. A single target serves 100 requests per second.
     fn two() -> Evidence {
         let on = |part, disks, depth, per_s: u64| {
             let flags = [("rw", "randread"), ("bs", "8k"), ("chunk", "64k")];

@@ -28,8 +28,8 @@ pub const STUDY: Study = Study {
 
 /// Maximum request size in the fit of the CPU cost (bytes). The block layer splits larger requests.
 const COST_BYTES_MAX: u64 = 1 << 20;
-/// A request counts as split if the requests that reach the device are at most this share of its
-/// size.
+/// A request counts as split if the mean size of the requests that reach the device is at most this
+/// share of the request size.
 const SPLIT: f64 = 0.75;
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -47,7 +47,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Reports the half-power size, and advises to use larger requests if they are faster than 4 KiB.
+/// Reports the half-power size. Advises larger requests if they are faster than 4 KiB requests.
 fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f64, source: &str) {
     let (measured, fitted) = curve::half_power(curve, pap);
     let peak = format!("the PAP of {} ({source})", units::rate(pap));
@@ -72,7 +72,7 @@ fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f
     );
     let small = curve.iter().find(|point| point.bytes() == 4 << 10);
     let Some(small) = small.or(curve.first()) else { return };
-    // The smallest size near the peak is enough, even if a larger size is slightly faster.
+    // The smallest size close to the peak is advised, because larger sizes gain little more.
     let Some(large) = curve::reaches_peak(curve) else { return };
     let Some(large) = curve.iter().find(|point| point.bytes() == large) else { return };
     if large.bytes() > small.bytes() && curve::differ(small, large) {
@@ -119,7 +119,7 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     );
 }
 
-/// Reports the smallest request size at which the device receives several smaller requests.
+/// Reports the smallest request size that is split into several device requests.
 fn split(found: &mut Conclusion, evidence: &Evidence, curve: &[&MeasuredPoint], rw: &str) {
     let device_bytes: Vec<(&MeasuredPoint, f64)> =
         curve.iter().filter_map(|point| Some((*point, point.device_request_bytes()?))).collect();
@@ -184,7 +184,7 @@ fn size_claims(found: &mut Conclusion, evidence: &Evidence) {
         if advertised {
             found.value("R042", Some(share), text);
         } else {
-            let why = "the advertised rate of the device is unknown; state it with --pap";
+            let why = "the advertised rate of the device is unknown; specify it with --pap";
             found.cannot(&["R042"], why);
         }
     }
@@ -198,7 +198,7 @@ fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Me
         let why = "the write cache is on or unknown; halfpower study write-cache can switch it";
         found.cannot(&["R050", "R064"], why);
     } else if let Some(media) = evidence.fastest(&[("rw", "read")]).map(MeasuredPoint::rate) {
-        // The papers take the rate of reads as the media limit.
+        // As in the papers, the rate of reads is the media limit.
         let half = curve::half_power(writes, media).0;
         let words = half.map_or_else(|| "no size".to_owned(), units::size);
         let text = format!("writes pass half of the rate of the fastest read at {words}");
@@ -218,7 +218,7 @@ fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Me
     }
 }
 
-/// Returns the smallest size near the highest rate of a curve (KiB), and this result as text.
+/// Returns the smallest size that reaches 90% of the highest rate (KiB), and a sentence about it.
 fn at_peak(curve: &[&MeasuredPoint], rw: &str) -> Option<(f64, String)> {
     let bytes = curve::reaches_peak(curve)?;
     let text = format!("{rw}s reach 90% of their highest rate at {}", units::size(bytes));
@@ -241,7 +241,7 @@ fn cost_claims(found: &mut Conclusion, evidence: &Evidence) {
     found.value_if("R180", share(read("64k")));
     found.value_if("R179", share(small));
     let cpus = f64::from(evidence.host.cpus.max(1));
-    // C138 is about the share of all processors.
+    // Claim C138 states CPU time as a share of all processors.
     if evidence.is_simulated() {
         found.cannot(&["C138"], "the share of all processors is known only on a real host");
     } else {

@@ -1,11 +1,12 @@
-//! Study `stripe`: the number of targets worth striping over, the depth that keeps them busy, and
-//! their common limit. For a single target, the study finds whether the target is internally
-//! striped, and its chunk size.
+//! Study `stripe`: how many targets are worth striping over, which depth keeps them busy, and what
+//! limits all targets together. For a single target, the study finds out whether the target is
+//! striped internally, and with which chunk size.
 //!
-//! Several targets are measured as independent streams, each at the full depth, and as one stripe
-//! made by halfpower. A single target is probed with bursts of requests. The second half of a burst
-//! starts at a distance from the first half. If both halves are in one chunk, their requests wait
-//! for each other. At larger distances, another member serves the second half at the same time.
+//! Several targets are measured as independent streams, each at the full depth, and as a stripe
+//! that halfpower creates. A single target is probed with bursts of small reads. The second half of
+//! a burst is some distance away from the first half. If both halves are in the same chunk, one
+//! member serves them, and the reads wait for each other. At a larger distance, another member
+//! serves the second half at the same time.
 
 use analysis::units;
 use ioengine::engine::EngineOptions;
@@ -27,7 +28,7 @@ pub const STUDY: Study = Study {
     papers: "Riedel 1997, section 4, Figures 8 to 11, and section 6: three disks saturate a SCSI \
              bus, N + 1 requests keep N disks busy; Chung 2000, section 7.4 and Figure 17: two \
              disks, three-deep, twice the rate of one",
-    needs: "up to four targets for scaling; a single target to find its internal chunk size",
+    needs: "one target to find its internal chunk size, or up to four targets to measure scaling",
     plan: include_str!("../../plans/stripe.toml"),
     claims: &[
         "R118", "C147", "R175", "R176", "R008", "R130", "R177", "R097", "R101", "R100", "R106",
@@ -51,11 +52,12 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-// ---- a single target: is it internally striped?
+// ---- internal striping of a single target
 
 /// Maximum number of requests in a burst.
 const BURST_MAX: u32 = 64;
-/// Requests wait for each other if a burst takes at least this many times as long as half a burst.
+/// Requests wait for each other if a burst takes at least this many times as long as a burst of
+/// half as many requests.
 const WAITS: f64 = 1.6;
 /// The largest chunk size that can be found (bytes).
 const CHUNK_MAX: u64 = 16 << 20;
@@ -63,20 +65,20 @@ const CHUNK_MAX: u64 = 16 << 20;
 const MEMBERS_MAX: u64 = 64;
 /// Number of repetitions of each burst. The median of their times is used.
 const TIMES: usize = 7;
-/// The distance between the starts of successive bursts (bytes). The distance is so large that no
-/// cache has the data of the next burst, and is a multiple of all usual chunk sizes.
+/// The distance between successive bursts (bytes). It is a multiple of all usual chunk sizes, and
+/// so large that no cache already holds the data of the next burst.
 const STEP_BYTES: u64 = 48 << 20;
 
 /// The internal structure of a target, derived from the times of bursts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Structure {
-    /// Requests at one offset do not wait for each other, so chunks cannot be found.
+    /// Even adjacent requests do not wait for each other, so the chunk size cannot be found.
     NoQueue,
     /// Requests wait for each other at every distance measured, so the target is a single device.
     OneMember { up_to_bytes: u64 },
     /// The target is a stripe. `members` is None if the number of members was not found.
     Stripe { chunk_bytes: u64, members: Option<u64> },
-    /// Adjacent requests do not wait for each other, or a repeated measurement gave another result.
+    /// Repeated measurements contradict each other.
     Unclear,
 }
 
@@ -95,7 +97,8 @@ fn probe_structure(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
     if study_target.is_simulated() {
         return runner.leave_out(
             part,
-            "a simulated system states its chunk size (halfpower simulate --list)",
+            "the chunk size of a simulated system is part of its definition (see halfpower \
+             simulate --list)",
         );
     }
     let found = match &study_target.kind {
@@ -114,8 +117,8 @@ fn probe_structure(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
         Ok(Structure::OneMember { up_to_bytes }) => note("one-member", "bytes", up_to_bytes),
         Ok(Structure::NoQueue) => runner.leave_out(
             part,
-            "requests at one offset do not wait for each other, so chunks cannot be found; use \
-             halfpower target to see what the volume reports",
+            "even adjacent requests do not wait for each other, so the chunk size cannot be found; \
+             use halfpower target to see what the volume reports",
         ),
         Ok(Structure::Unclear) => runner.leave_out(
             part,
@@ -129,7 +132,7 @@ fn probe_structure(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
 /// Determines whether a target is internally striped.
 ///
 /// # Errors
-/// When no engine can be made, or a read fails.
+/// The engine cannot be created, or a read fails.
 fn structure_of(target: &HostTarget) -> Result<Structure, ioengine::Error> {
     let mut prober = Prober::new(target)?;
     let Some((count, threshold_ns)) = prober.calibrate()? else { return Ok(Structure::NoQueue) };
@@ -183,16 +186,16 @@ impl Prober {
             pages: BufferPages::Small,
             options: EngineOptions::default(),
         })?;
-        // All bursts to a reference device may start at one offset, because its cache is part of
-        // its model. Any other device may have a cache.
+        // A reference device has no cache outside of its model, so all bursts may start at the same
+        // offset. On other devices, a cache might answer repeated reads.
         let count = if known { 1 } else { (target.size_bytes() / STEP_BYTES).max(1) };
         let bases = (0..count).map(|number| number * STEP_BYTES).collect();
         Ok(Prober { engine, clock: Monotonic::new(), granule, bases, turn: 0 })
     }
 
-    /// Returns the size of the smallest burst whose requests wait for each other, and the burst
-    /// time that separates waiting from not waiting (ns). None if requests never wait for each
-    /// other.
+    /// Finds the smallest burst whose requests wait for each other. Returns its number of requests,
+    /// and the burst time above which requests have waited (ns). None if requests never wait for
+    /// each other.
     fn calibrate(&mut self) -> Result<Option<(u32, f64)>, ioengine::Error> {
         let mut half_ns = self.apart(1, 0)?;
         let mut count = 2;
@@ -243,7 +246,7 @@ impl Prober {
     }
 }
 
-// ---- what it means
+// ---- analysis
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
@@ -323,8 +326,8 @@ fn share_of(part: f64, whole: f64) -> String {
     format!("{:.0}%", 100.0 * part / whole)
 }
 
-/// Reports what limits the fastest point on all targets of a simulated system, in the words of
-/// `simulate`.
+/// Reports which resource limits the fastest point on all targets of a simulated system. The text
+/// is the same as in the output of `simulate`.
 fn limit(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let most = measured_disks(evidence).into_iter().next_back();
     let point = most.and_then(|disks| best(evidence, rw, disks));
@@ -339,7 +342,7 @@ fn limit(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
 /// Describes the shared hardware that limits all targets, if the system reports it.
 fn shared(evidence: &Evidence) -> String {
     if evidence.is_simulated() {
-        return "a shared part is saturated (see halfpower simulate)".to_owned();
+        return "a part that the targets share is saturated (see halfpower simulate)".to_owned();
     }
     match evidence.shared_device() {
         Some(name) => format!("the targets are on one device, {name}"),
@@ -347,7 +350,7 @@ fn shared(evidence: &Evidence) -> String {
     }
 }
 
-/// Returns the striped points with chunks of 64 KiB on this many targets, by rising depth.
+/// Returns the points on a stripe over this many targets with chunks of 64 KiB, sorted by depth.
 fn striped<'a>(evidence: &'a Evidence, rw: &str, disks: u32) -> Vec<&'a MeasuredPoint> {
     let disks = disks.to_string();
     let flags = [("part", "striped"), ("rw", rw), ("disks", &*disks), ("chunk", "64k")];
@@ -391,7 +394,7 @@ fn streams(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let words = if (times - 1.0).abs() < SAME {
         "the same within 10%".to_owned()
     } else {
-        format!("the stripe has {} the throughput", words_of_times(times))
+        format!("the stripe has {} the throughput of the streams", words_of_times(times))
     };
     found.find(
         "streams",
@@ -463,14 +466,14 @@ fn chunk_within(found: &mut Conclusion, evidence: &Evidence) {
 fn claims(found: &mut Conclusion, evidence: &Evidence) {
     let rate = |disks: u32| best(evidence, "read", disks).map(MeasuredPoint::rate);
     let times = |of: u32| Some(rate(of)? / rate(1)?);
-    found.gain("R118", times(3), "reads over three targets compared with one");
+    found.gain("R118", times(3), "reads over three targets compared with one target");
     let deep = |disks: &str| {
         let flags = [("rw", "read"), ("disks", disks), ("iodepth", "3")];
         let points = evidence.all(&flags).into_iter().filter(|point| point.part != "streams");
         points.map(MeasuredPoint::rate).max_by(f64::total_cmp)
     };
     let two = deep("2").zip(deep("1")).map(|(two, one)| two / one);
-    found.gain("C147", two, "striped reads over two targets at depth 3 compared with one");
+    found.gain("C147", two, "striped reads over two targets compared with one target, at depth 3");
     n_plus_one(found, evidence);
     let three = striped(evidence, "read", 3);
     let top = three.iter().map(|point| point.rate()).fold(0.0, f64::max);
@@ -479,7 +482,10 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         "R176",
         four_deep.map(|point| {
             let share = point.rate() / top;
-            let text = format!("with 256 KiB outstanding: {:.0}% of the best rate", 100.0 * share);
+            let text = format!(
+                "with 256 KiB outstanding, three striped targets reach {:.0}% of their best rate",
+                100.0 * share
+            );
             (share >= 1.0 - SAME, text)
         }),
     );
@@ -501,7 +507,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
             "rate of three targets as a share of the PAP",
         );
     } else {
-        let why = "the claim needs the advertised rate of the bus; state it with --pap";
+        let why = "the claim needs the advertised rate of the bus; specify it with --pap";
         found.cannot(&["R097", "R101", "R100"], why);
     }
     let why = "the system does not report which targets share a bus; measure both arrangements and \
@@ -560,7 +566,8 @@ mod tests {
         assert!(matches!(one, Structure::OneMember { .. } | Structure::Unclear), "{one:?}");
     }
 
-    /// Builds the results of targets with 100 MiB/s each and a common limit of 300 MiB/s.
+    /// Builds results of one to four targets. Each target reaches 100 MiB/s, but all together reach
+    /// at most 300 MiB/s.
     fn points() -> Evidence {
         let mut points = Vec::new();
         for disks in 1..=4_u64 {

@@ -1,11 +1,10 @@
-//! Study `write-cache`: the write cache of a drive. It measures the gain of the cache, and the cost
-//! of durability with and without the cache. It reports whether a power failure can lose an
-//! acknowledged write.
+//! Study `write-cache`: measures the gain of a drive's write cache, and the cost of durable writes
+//! with and without the cache. It reports whether a power failure can lose an acknowledged write.
 //!
-//! The state of the cache is read from the drive (SCSI and ATA caching page, NVMe feature) or, in a
-//! guest, from the host, because the kernel's assumption about the drive may be wrong. The state is
-//! switched only with `--toggle-write-cache`. The old value is journalled first and restored at the
-//! end.
+//! The study asks the drive for the state of its cache (SCSI and ATA caching page, NVMe feature),
+//! or the host if it runs in a guest. It does not rely on the kernel, whose assumption about the
+//! drive may be wrong. It switches the cache only with `--toggle-write-cache`. The old state is
+//! stored in the journal first and restored at the end.
 
 use analysis::units;
 use std::path::Path;
@@ -28,7 +27,7 @@ pub const STUDY: Study = Study {
              small unbuffered writes ten times as fast and large buffered writes twice as fast, \
              but loses its content when the power fails; Chung 2000, section 5: queue depth \
              replaces the cache",
-    needs: "permission to write; root and --toggle-write-cache to measure both states",
+    needs: "permission to write; root and --toggle-write-cache to measure with cache on and off",
     plan: include_str!("../../plans/write-cache.toml"),
     claims: &["R030", "R041", "R065", "R066", "R081", "C084"],
     rules: &["write-cache"],
@@ -39,7 +38,7 @@ pub const STUDY: Study = Study {
 /// The suffix of the parts of the plan that are measured again after the write cache was switched.
 const SWITCHED: &str = ", cache switched";
 
-// ---- what is measured
+// ---- measurement
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     if runner.study_targets.first().is_some_and(StudyTarget::is_simulated) {
@@ -124,9 +123,9 @@ fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSettin
     }
     let Some(means) = Means::of(disk) else {
         let why = format!(
-            "the cache state of {name} is unknown, because it is not a SCSI, ATA, NVMe or virtio"
+            "{name} is not a SCSI, ATA, NVMe or virtio disk, so its cache state is unknown"
         );
-        note_not_switched(runner, &format!("{why} disk; use a file or partition on such a disk"));
+        note_not_switched(runner, &format!("{why}; use a file or partition on such a disk"));
         return None;
     };
     note(runner, "means", means.words());
@@ -161,7 +160,7 @@ fn inspect_cache(runner: &mut StudyRunner<'_>, disk: &Path) -> Option<HostSettin
     None
 }
 
-// ---- what it means
+// ---- analysis
 
 fn analyse(evidence: &Evidence) -> Conclusion {
     let mut found = Conclusion::default();
@@ -176,7 +175,7 @@ fn analyse(evidence: &Evidence) -> Conclusion {
     found
 }
 
-/// Returns the text of a noted reading.
+/// Returns the text that `note` stored for a quantity.
 fn word<'a>(evidence: &'a Evidence, quantity: &str) -> Option<&'a str> {
     let reading = evidence.read(quantity, &[]).into_iter().next()?;
     reading.labels.get("is").map(String::as_str)
@@ -234,7 +233,8 @@ fn loss(found: &mut Conclusion, evidence: &Evidence) {
     };
     let beneath = match word(evidence, "beneath") {
         Some(beneath) => {
-            format!(". Below is {beneath}. Whether a write survives there is unknown")
+            let unknown = "It is unknown whether that cache loses writes in a power failure";
+            format!(". The data is on {beneath}. {unknown}")
         }
         None => String::new(),
     };
@@ -245,7 +245,7 @@ fn at<'a>(evidence: &'a Evidence, part: &str, bs: &str, depth: &str) -> Option<&
     evidence.find(&[("part", part), ("bs", bs), ("iodepth", depth)])
 }
 
-/// Reports the cost of making each write durable, in one state of the cache.
+/// Reports the cost of durable writes in one state of the cache, which `suffix` selects.
 fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
     for bs in ["4k", "64k"] {
         let of = |part: &str| at(evidence, &format!("{part}{suffix}"), bs, "1");
@@ -265,7 +265,7 @@ fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
         if !costs.is_empty() {
             let (size, rate) = (units::size(plain.bytes()), units::rate(plain.rate()));
             let text = format!(
-                "direct writes of {size}, one at a time{suffix}: plain writes: {rate}; {}",
+                "direct writes of {size}, one at a time{suffix}: plain writes reach {rate}; {}",
                 costs.join("; ")
             );
             found.find("durability", text);
@@ -281,7 +281,6 @@ fn cost(times: f64) -> String {
     }
 }
 
-/// Reports the time of a flush.
 fn flush(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
     let part = format!("flushed after each{suffix}");
     let Some(point) = at(evidence, &part, "4k", "1") else { return };
@@ -292,7 +291,7 @@ fn flush(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
     }
 }
 
-/// Returns the median flush time of each trial, as the median of all trials (ns).
+/// Computes the median flush time of each trial, and returns the median of all trials (ns).
 fn median_flush_ns(point: &MeasuredPoint) -> Option<f64> {
     let trials = point.point.trials.iter();
     let mut medians: Vec<u64> =
@@ -301,7 +300,8 @@ fn median_flush_ns(point: &MeasuredPoint) -> Option<f64> {
     medians.get(medians.len() / 2).map(|ns| *ns as f64)
 }
 
-/// Returns the points with the write cache on and off. None if only one state was measured.
+/// Returns the point with the write cache on, and the point with the cache off. None if only one
+/// state was measured.
 fn both<'a>(
     evidence: &'a Evidence,
     part: &str,
@@ -347,8 +347,8 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let what = "64 KiB buffered writes, write cache on compared with off";
         found.gain(id, times("buffered", "64k"), what);
     }
-    // These claims say that depth can replace the cache. They are tested by a comparison of depth 3
-    // without the cache and depth 1 with the cache.
+    // These claims say that queue depth can replace the cache. Therefore depth 3 without the cache
+    // is compared with depth 1 with the cache.
     for (id, bs) in [("R081", "16k"), ("C084", "32k")] {
         let points = both(evidence, "plain", bs, "1").zip(both(evidence, "plain", bs, "3"));
         found.claim_if(

@@ -1,5 +1,5 @@
-//! Study `write-through`: the cost of durability. It compares individually durable writes with
-//! groups of writes that are followed by a flush.
+//! Study `write-through`: the cost of making each write durable, and the gain if one flush makes
+//! several writes durable.
 //!
 //! Writes are made durable by O_DSYNC, by RWF_DSYNC for each write, or by fdatasync.
 
@@ -22,7 +22,8 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Each caching mode, and the same mode with O_DSYNC, which makes every write durable.
+/// Each pair names two parts of the plan that differ only in O_DSYNC, which makes every write
+/// durable.
 const PAIRS: [(&str, &str); 2] = [("buffered", "O_DSYNC"), ("direct", "direct, O_DSYNC")];
 
 fn analyse(evidence: &Evidence) -> Conclusion {
@@ -60,7 +61,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
         let comparison = curve::compare(free, through);
         let Comparison::Times(times) = comparison else {
             let text = format!(
-                "{plain} writes of {size} at depth 1, without O_DSYNC compared with O_DSYNC: {}",
+                "{plain} writes of {size} at depth 1, rates without and with O_DSYNC: {}",
                 comparison.words()
             );
             found.find("write-through", text);
@@ -78,12 +79,13 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, plain: &str, durable: &str)
                 format!("which is {} faster", words_of_times(1.0 / times))
             }
         );
-        // The alternative, one flush for several writes, is measured and advised in `flushed`.
+        // The advice is given in `flushed`, which measures the alternative: one flush for several
+        // writes.
         found.find("write-through", text);
     }
 }
 
-/// Reports the gain of depth for durable writes.
+/// Reports how much a larger depth gains for durable writes.
 fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     for shallow in curve::by_size(evidence, &[("part", durable), ("iodepth", "1")]) {
         let same = |point: &&MeasuredPoint| point.bytes() == shallow.bytes() && point.depth() > 1;
@@ -109,7 +111,7 @@ fn depth(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     }
 }
 
-/// Compares RWF_DSYNC for each write with O_DSYNC for the open file.
+/// Compares RWF_DSYNC on each write with O_DSYNC on the open file.
 fn by_request(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
     let asked = durable.replace("O_DSYNC", "RWF_DSYNC");
     for one in curve::by_size(evidence, &[("part", &asked)]) {
@@ -117,7 +119,7 @@ fn by_request(found: &mut Conclusion, evidence: &Evidence, durable: &str) {
         let size = units::size(one.bytes());
         let effect = curve::compare(one, opened).words();
         let text =
-            format!("{size} writes with {asked} (FUA), rate compared with {durable}: {effect}");
+            format!("{size} writes: rate with {asked} (FUA) compared with {durable}: {effect}");
         found.find("by-request", text);
     }
 }

@@ -1,10 +1,9 @@
-//! Study `zones`: the rate by position on a target. It finds the zones of rotating disks, and any
-//! other dependence of the rate on the position.
+//! Study `zones`: measures how the rate depends on the position on a target, as in the zones of a
+//! rotating disk.
 //!
-//! The target is read at 64 positions, in random order, several times. Significant change-points of
-//! the rate are zone boundaries. A boundary lies between two positions, so its error is at most
-//! half the distance between two positions. A drift without steps also counts as dependence on the
-//! position.
+//! The target is read at 64 positions, in random order, several times. A zone boundary is a
+//! significant step of the rate. The error of its position is at most half the distance between two
+//! positions. A gradual change without a step is also found.
 
 use analysis::changepoint::{Step, steps};
 use analysis::drift::drift;
@@ -33,21 +32,21 @@ pub const STUDY: Study = Study {
 
 /// Number of positions at which the target is read.
 const POSITIONS: u64 = 64;
-/// The alignment of each position, and of the length of the range that is read there (bytes).
+/// Each position, and the length of the range that is read there, is a multiple of this size
+/// (bytes).
 const PLACE_BYTES: u64 = 256 << 10;
 /// The length of the range that is read at each position of a simulated system (bytes).
 const SIMULATED_BYTES: u64 = 16 << 20;
 /// Length of a trial on a simulated system (ns).
 const SIMULATED_NS: u64 = 5_000_000_000;
-/// The change of the rate (share) below which the rate counts as flat.
+/// The rate counts as flat if it changes by less than this share.
 const FLAT: f64 = 0.1;
-/// Significance level of a drift: the maximum probability that chance alone produces so strong a
-/// drift.
+/// A drift is significant if its p-value is less than this.
 const P_TREND: f64 = 1e-3;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     let (plan, study_targets) = (runner.groups()?, runner.study_targets);
-    // Positions depend on the size of the target, so each target is measured separately.
+    // The groups depend on the size of the target, so each target is measured separately.
     for study_target in study_targets {
         let places = |group| (0..POSITIONS).filter_map(move |n| place(group, study_target, n));
         let groups: Vec<Group> = plan.iter().flat_map(places).collect();
@@ -61,12 +60,12 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// Returns the group that measures one position. None if the target is too small.
+/// Returns the group that measures position `number`. None if the target is too small.
 fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group> {
     let share = number as f64 / POSITIONS as f64;
     let mut group = group.clone().note("at", format!("{share:.4}"));
     let Some(bytes) = study_target.bytes() else {
-        // In a simulated system, the file itself is placed at the position. Its trials are longer,
+        // In a simulated system, a small file is placed at the position. The trials are longer,
         // because simulated time costs little real time.
         let changes = format!("file_at={share:.4},file_size={SIMULATED_BYTES}");
         let group = Group { changes: Some(changes), ..group };
@@ -82,7 +81,7 @@ fn place(group: &Group, study_target: &StudyTarget, number: u64) -> Option<Group
     (each > 0).then_some(group)
 }
 
-/// Returns the points of a target, by rising position.
+/// Returns the points of a target, sorted by position.
 fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a MeasuredPoint> {
     let mut points = evidence.all(&[("target", target)]);
     let at = |point: &MeasuredPoint| point.number("at").unwrap_or_default();
@@ -90,8 +89,7 @@ fn along<'a>(evidence: &'a Evidence, target: &str) -> Vec<&'a MeasuredPoint> {
     points
 }
 
-/// Returns the steps of the rate. The first value is the position of the step as a share of the
-/// target.
+/// Returns the steps of the rate, each with its position as a share of the target.
 fn boundaries(points: &[&MeasuredPoint]) -> Vec<(f64, Step)> {
     let rates: Vec<f64> = points.iter().map(|point| point.rate()).collect();
     let at = |index: usize| points[index].number("at").unwrap_or_default();
@@ -143,7 +141,7 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
              longer (--runtime, --trials)"
         ),
         (false, _) => {
-            format!("{target} is equally fast everywhere: {ends}, the same within noise")
+            format!("{target} is equally fast everywhere, within noise: {ends}")
         }
         (true, 0) => format!("{target}: {ends} ({change}), without a clear step"),
         (true, steps) => format!("{target}: {ends} ({change}), in {} zones", steps + 1),
@@ -154,7 +152,7 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
     let device = facts.and_then(spans_little);
     if let Some(device) = device {
         let text = format!(
-            "{target} spans less than half of {device}, so the other zones were not measured"
+            "{target} spans less than half of {device}, so most of {device} was not measured"
         );
         found.find("span", text);
     }
@@ -210,8 +208,8 @@ mod tests {
     use lab::evidence::testing::{cell, evidence};
     use lab::machine::DeviceFacts;
 
-    /// Builds a scan of a target whose rate depends on the position (share). A ripple of half a
-    /// percent imitates the noise of measurements.
+    /// Builds one point for each position. `rate` maps the position (share) to the rate. A ripple
+    /// of half a percent imitates noise.
     fn scan(rate: impl Fn(f64) -> f64) -> Evidence {
         let points = (0..POSITIONS).map(|number| {
             let share = number as f64 / POSITIONS as f64;

@@ -1,5 +1,5 @@
 //! Exports traces, imports the results, and checks that the requests are the same. Fields that the
-//! format does not have are not compared.
+//! export format does not have are not compared.
 
 use proptest::prelude::*;
 
@@ -12,7 +12,8 @@ fn reader(bytes: &[u8]) -> TraceReader {
     TraceReader::of_bytes(bytes.to_vec(), "test").unwrap()
 }
 
-/// Returns each request of a trace with the name of its file. The number of the file is set to 0.
+/// Returns each request of a trace with the name of its file. The number of the file is set to 0,
+/// because it can change on import.
 fn named(bytes: &[u8]) -> Vec<(Request, String)> {
     let header = reader(bytes).header().clone();
     let name = |request: &Request| header.file_name(request.file).to_owned();

@@ -2,11 +2,12 @@
 //! describes under "OUTPUT DESCRIPTION AND FORMATTING".
 //!
 //! A line is `MAJ,MIN CPU SEQUENCE SECONDS.NANOSECONDS PID ACTION RWBS SECTOR + SECTORS [PROCESS]`.
-//! In lines of completions, the brackets contain an error number instead of a process. Before the
-//! brackets, some versions print the time since an earlier event of the request, in parentheses.
-//! Lines of requests without data lack `+ SECTORS`. Actions other than Q, M, F, D, R and C neither
-//! begin nor end a request and are skipped. Messages of the kernel, lines about input files, and
-//! the summary at the end are also skipped. [`crate::import::pairs`] explains what a request is.
+//! In completions, the brackets contain an error number instead of the name of a process. Before
+//! the brackets, some versions print the time since an earlier event of the request, in
+//! parentheses. In requests without data, `+ SECTORS` is missing. Actions other than Q, M, F, D, R
+//! and C are skipped, because they neither begin nor end a request. Messages of the kernel, lines
+//! about input files, and the summary at the end are also skipped. [`crate::import::pairs`]
+//! describes how requests are derived from the events.
 
 use std::io::Write;
 
@@ -46,7 +47,7 @@ fn fields(line: &str) -> Option<Fields<'_>> {
     Some(Fields { device, at_ns, process, action, letters, rest: rest.trim() })
 }
 
-/// Returns whether the line is an event.
+/// Returns whether the line describes an event.
 pub(crate) fn is_event(line: &str) -> bool {
     fields(line).is_some_and(|fields| fields.action.len() <= 2)
 }
@@ -99,7 +100,7 @@ pub(crate) fn read<W: Write + Send>(
         let Some(operation) = operation(fields.letters, bytes) else { continue };
         let moves_nothing = bytes == 0 && operation != Operation::Flush;
         if moves_nothing && !matches!(stage, Stage::Completed(_)) {
-            // Such an event is a command that a program passed through to the device.
+            // The event is not I/O, but a command that a program sent directly to the device.
             continue;
         }
         let event = Event {
@@ -121,7 +122,7 @@ pub(crate) fn read<W: Write + Send>(
 const EXPECTED: &str = "an event such as '8,0 3 11 0.009507758 697 D W 223490 + 8 [name]'";
 
 /// Parses the sector and the number of sectors from `SECTOR + SECTORS` or `SECTOR`. Returns 0 for
-/// both if the text is empty. A time in parentheses at the end is ignored.
+/// both if there is no sector. A time in parentheses at the end is ignored.
 fn sectors(range: &str) -> Option<(u64, u64)> {
     let range = range.split_once('(').map_or(range, |(range, _)| range).trim();
     if range.is_empty() {
@@ -131,8 +132,9 @@ fn sectors(range: &str) -> Option<(u64, u64)> {
     Some((sector.trim().parse().ok()?, sectors.trim().parse().ok()?))
 }
 
-/// Converts an error number that blkparse printed to 0 or a negative error number. The kernel
-/// stores errors in 16 bits, and blkparse prints these bits as an unsigned number.
+/// Converts an error number in the output of blkparse. Returns 0 or a negative error number. The
+/// kernel stores errors in 16 bits, and blkparse prints these bits as an unsigned number, for
+/// example 65531 for -5.
 pub(crate) fn error_number(printed: i64) -> Option<i64> {
     let negative = match printed {
         -4095..=0 => printed,

@@ -2,11 +2,11 @@
 //! `NAME.blktrace.0` and so on.
 //!
 //! A file is a sequence of records (`struct blk_io_trace` in include/uapi/linux/blktrace_api.h of
-//! Linux). A record has 48 bytes. Its last field is the length of the data that follow the record.
-//! The first four bytes are the magic number with the version (0x65617407), which also shows the
-//! byte order. The records of each file are sorted by time, and the importer merges the files. Some
+//! Linux). A record has 48 bytes. Its first four bytes are a magic number that includes the version
+//! (0x65617407) and also shows the byte order. Its last field is the length of the data that follow
+//! the record. The records of each file are sorted by time, and the importer merges the files. Some
 //! records are notes of the kernel, which contain the name of a process or the time of day.
-//! [`crate::import::pairs`] explains what a request is.
+//! [`crate::import::pairs`] describes how requests are derived from the events.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -19,13 +19,14 @@ use crate::import::pairs::{Event, Pairs, Stage};
 use crate::import::sink::Sink;
 use crate::request::Operation;
 
-/// Magic number with the version. Its byte order is the byte order of the whole file.
+/// Magic number that includes the version. It has the byte order of the whole file.
 const MAGIC: u32 = 0x6561_7407;
 
-/// Size of a record without its data (bytes).
+/// Size of a record without the data that follow it (bytes).
 const RECORD: usize = 48;
 
-// Bits of the action field: BLK_TC_* shifted by 16, and bits of the lower half (__BLK_TA_*).
+// Bits of the action field. The upper 16 bits are BLK_TC_*. CGROUP is __BLK_TA_CGROUP in the lower
+// 16 bits.
 const WRITE: u32 = 1 << 17;
 const FLUSH: u32 = 1 << 18;
 const PASSED_THROUGH: u32 = 1 << 25;
@@ -35,7 +36,7 @@ const FUA: u32 = 1 << 31;
 const READ: u32 = 1 << 16;
 const CGROUP: u32 = 1 << 8;
 
-// Types of notes, from the lower half of the action field: the name of a process, the time of day.
+// Types of notes, in the lower 16 bits of the action field.
 const NOTE_PROCESS: u32 = 0;
 const NOTE_TIME: u32 = 1;
 
@@ -65,7 +66,6 @@ struct Record {
     data: Vec<u8>,
 }
 
-/// Reads a file record by record.
 struct Records<'a> {
     input: Input<'a>,
     at: u64,
@@ -76,8 +76,8 @@ impl Records<'_> {
         TraceError::Record { name: self.input.name.clone(), at: self.at, why: why.to_owned() }
     }
 
-    /// Fills the buffer from the file. Returns false at the end of the file, and an error if the
-    /// file has too few bytes to fill the buffer.
+    /// Fills the buffer from the file. Returns false if the file has no more bytes, and an error if
+    /// it has too few bytes to fill the buffer.
     fn fill(&mut self, buffer: &mut [u8]) -> Result<bool, TraceError> {
         let mut filled = 0;
         while filled < buffer.len() {

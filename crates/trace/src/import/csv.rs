@@ -1,9 +1,10 @@
 //! Imports the CSV that `export` writes: a line with the names of the columns, then a line for each
 //! request.
 //!
-//! A field whose value is unknown is empty. Text with commas, quotes or line ends is in quotes (RFC
-//! 4180). Columns are identified by name. Only `start_ns` and `operation` are required. The values
-//! of missing columns count as unknown, so other programs may leave out these columns.
+//! A field whose value is unknown is empty. Text that contains commas, quotes or line ends is
+//! quoted (RFC 4180). Columns are identified by name. Only `start_ns` and `operation` are required,
+//! so other programs may leave out the other columns. The values of missing columns count as
+//! unknown.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -31,8 +32,8 @@ pub(crate) const COLUMNS: [&str; 14] = [
     "sleeps",
 ];
 
-/// Returns whether `line` is the first line of such a CSV file, which must contain at least the
-/// names of the required columns.
+/// Returns whether `line` contains the names of the required columns, as the first line of a CSV
+/// trace must.
 pub(crate) fn is_header(line: &str) -> bool {
     let mut names = line.split(',').map(str::trim);
     names.clone().any(|name| name == "start_ns") && names.any(|name| name == "operation")
@@ -83,7 +84,7 @@ pub(crate) fn read<W: Write + Send>(
     Ok(())
 }
 
-/// Parses the fields of a request, except for the file. The caller sets the file.
+/// Parses the fields of a request, except for the name of the file.
 fn request(fields: &[Cow<'_, str>; COLUMNS.len()]) -> Result<Request, &'static str> {
     let field = |at: usize| fields[at].trim();
     let number = |at: usize, expected| match field(at) {
@@ -123,7 +124,7 @@ fn request(fields: &[Cow<'_, str>; COLUMNS.len()]) -> Result<Request, &'static s
     })
 }
 
-/// Splits a line into its fields. None if a quote is misplaced.
+/// Splits a line into its fields. None if a quote is in the wrong position.
 fn split(mut line: &str) -> Option<Vec<Cow<'_, str>>> {
     let mut fields = Vec::new();
     loop {

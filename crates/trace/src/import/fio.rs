@@ -1,14 +1,15 @@
 //! Imports logs of fio (`write_iolog`, `read_iolog`), versions 2 and 3, which the manual page
 //! fio(1) describes under "Trace file format".
 //!
-//! The first line is `fio version 2 iolog`. Then there are `FILE add`, `FILE open`, `FILE close`,
-//! and `FILE ACTION OFFSET LENGTH` with the actions read, write, trim, sync, datasync and wait.
-//! `wait` has a time in microseconds in place of the offset, and delays all following requests. In
-//! version 3 each line begins with a time, and there is no `wait`. The manual does not state the
-//! unit of the times. fio 3.33 writes microseconds.
+//! The first line of version 2 is `fio version 2 iolog`. The other lines have the forms `FILE add`,
+//! `FILE open`, `FILE close`, and `FILE ACTION OFFSET LENGTH`, where the action is read, write,
+//! trim, sync, datasync or wait. In a `wait` line, the offset is a time in microseconds by which
+//! all following requests are delayed. In version 3, each line after the first begins with a time,
+//! and there is no `wait`. The manual does not state the unit of this time, but fio 3.33 writes
+//! microseconds.
 //!
-//! A log does not record which process made a request, how long a request took, or whether it was
-//! direct.
+//! A log does not record which process made a request, how long a request took, or whether the
+//! request was direct.
 
 use std::io::Write;
 
@@ -19,7 +20,7 @@ use crate::request::{Call, Operation, Request};
 
 const MICROSECOND_NS: u64 = 1000;
 
-/// Returns the version of the log that begins with this line.
+/// Returns the version of a log whose first line is `line`. None if this is not a log of fio.
 pub(crate) fn version(line: &str) -> Option<u32> {
     match line.trim() {
         "fio version 2 iolog" => Some(2),

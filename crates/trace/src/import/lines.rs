@@ -1,12 +1,12 @@
-//! Reads a text line by line in bounded memory. Keeps the name of the file and the number of the
-//! line for error messages.
+//! Reads text line by line in bounded memory. Error messages contain the name of the file and the
+//! number of the line.
 
 use std::io::{BufRead, Read as _};
 
 use crate::error::{TraceError, one_line};
 
 /// Maximum length of a line (bytes). A line of strace contains at most two paths of 4096 bytes, and
-/// strace prints each byte as up to four characters.
+/// strace prints each byte as up to four characters. Both paths together are at most 32 KiB.
 const LINE_MOST: u64 = 64 << 10;
 
 pub(crate) const SECOND_NS: u64 = 1_000_000_000;
@@ -40,8 +40,8 @@ impl<'a> Lines<'a> {
         self.append()
     }
 
-    /// Appends the next line to the current line, for fields that contain a line end. Returns false
-    /// at the end of the text.
+    /// Appends the next line to the current line, for quoted fields that contain a line end.
+    /// Returns false at the end of the text.
     pub(crate) fn append(&mut self) -> Result<bool, TraceError> {
         self.raw.clear();
         let mut limited = (&mut self.input).take(LINE_MOST);
@@ -71,12 +71,12 @@ impl<'a> Lines<'a> {
         self.text.push('\n');
     }
 
-    /// Returns the number of the current line, from 1.
+    /// Returns the number of the current line, which is 1 for the first line.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// Creates the error for the current line, in which the format requires `expected`.
+    /// Creates an error which states that the format requires `expected` in the current line.
     pub(crate) fn bad(&self, expected: &'static str) -> TraceError {
         TraceError::Line {
             name: self.name.clone(),
@@ -88,7 +88,7 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Splits a line at commas into fields. None if there are not exactly `N` fields.
+/// Splits a line at commas. None if there are not exactly `N` fields.
 pub(crate) fn fields<const N: usize>(line: &str) -> Option<[&str; N]> {
     let mut fields = [""; N];
     let mut found = line.split(',');
@@ -98,7 +98,7 @@ pub(crate) fn fields<const N: usize>(line: &str) -> Option<[&str; N]> {
     found.next().is_none().then_some(fields)
 }
 
-/// Converts a decimal number of seconds to nanoseconds. Digits after the ninth decimal are ignored.
+/// Converts a decimal number of seconds to nanoseconds. Decimal places after the ninth are ignored.
 pub(crate) fn seconds_ns(text: &str) -> Option<u64> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());

@@ -1,12 +1,12 @@
-//! Derives requests from the events of the block layer that blktrace records: queued (Q), issued to
-//! the driver (D), completed (C), and events between these.
+//! Derives requests from the events of the block layer that blktrace records: a request is queued
+//! (Q), issued to the driver (D) and completed (C), with other events in between.
 //!
 //! A request in the resulting trace is a request as the device received it, after merging in the
 //! block layer. Its latency is the time from D to C. The notes of the trace contain the mean time
-//! from Q to D, in which requests waited in the queue. For devices without a queue (device mapper,
-//! md), there are no D events. The latency of their requests is the time from Q to C, and the notes
-//! contain the number of such requests. Events are matched by device and sector. Completions of
-//! requests that did not begin in the trace, and requests without a completion, count as lost.
+//! from Q to D, in which requests waited in the queue. Devices without a queue (device mapper, md)
+//! have no D events. The latency of their requests is the time from Q to C, and the notes contain
+//! the number of such requests. Events are matched by device and sector. Completions of requests
+//! that did not begin in the trace, and requests without a completion, count as lost.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -22,18 +22,18 @@ pub(crate) const SECTOR: u64 = 512;
 /// most a few thousand requests.
 const OPEN_MOST: usize = 1 << 18;
 
-/// The step of a request that an event reports.
+/// What happened to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The request entered the block layer.
     Queued,
-    /// The request became part of another request that was not issued yet.
+    /// The request was merged into another request that was not issued yet.
     Merged,
     /// The block layer passed the request to the driver.
     Issued,
-    /// The driver returned the request unfinished.
+    /// The driver returned the request to the block layer before it was completed.
     Requeued,
-    /// The request ended, with 0 or a negative error number.
+    /// The request completed. The value is 0 or a negative error number.
     Completed(i64),
 }
 
@@ -52,8 +52,9 @@ pub(crate) struct Event {
     pub durable: bool,
 }
 
-/// Key by which events are matched: device, sector, and whether the request is a flush. A flush has
-/// no sector, so it must not match a request at sector 0.
+/// Key by which events are matched: device, sector, and whether the request is a flush. The sector
+/// of a flush is always 0, so the sector alone does not distinguish a flush from a request at
+/// sector 0.
 type Place = ((u32, u32), u64, bool);
 
 /// The state of a request that has not ended.
@@ -68,7 +69,8 @@ struct Open {
 #[derive(Default)]
 pub(crate) struct Pairs {
     open: HashMap<Place, Open>,
-    /// Number of requests to add before requests that were never issued may be removed again.
+    /// Number of requests that must be added before the next removal of requests that were never
+    /// issued.
     until_sweep: usize,
     issues: u64,
     waits: u64,
@@ -95,7 +97,7 @@ impl Pairs {
                 self.begin(place, Open { queued_ns, issued_ns: None, event: *event });
             }
             Stage::Merged => {
-                // The request that contains this request has separate events.
+                // All further events belong to the request into which this request was merged.
                 self.open.remove(&place);
             }
             Stage::Issued => {
@@ -120,8 +122,8 @@ impl Pairs {
     fn begin(&mut self, place: Place, open: Open) {
         self.until_sweep = self.until_sweep.saturating_sub(1);
         if self.open.len() == OPEN_MOST && self.until_sweep == 0 && self.issues > 0 {
-            // A request that was merged into another request gets no further event, so requests
-            // that were not issued are removed.
+            // A request that was not issued may have been merged into another request. It would
+            // then get no further event, so it is removed.
             self.open.retain(|_, open| open.issued_ns.is_some());
             self.until_sweep = OPEN_MOST;
         }
@@ -191,10 +193,9 @@ impl Pairs {
 }
 
 /// Returns the operation of a request from the letters that blkparse prints (RWBS): R is a read, W
-/// a write, D a discard, and F as the first letter a flush. F before a W with data is still a
-/// write. None for N, which moves no data.
+/// a write, D a discard, and F as the first letter a flush. If F is followed by W and the request
+/// has data, the operation is a write. None for N, which moves no data.
 pub(crate) fn operation(letters: &str, bytes: u64) -> Option<Operation> {
-    // An F as the first letter is a flush. An F after the operation is FUA.
     let flush = letters.starts_with('F');
     let letters = letters.strip_prefix('F').unwrap_or(letters);
     match letters.chars().next() {
@@ -206,7 +207,8 @@ pub(crate) fn operation(letters: &str, bytes: u64) -> Option<Operation> {
     }
 }
 
-/// Returns whether the letters have an F after the operation (FUA).
+/// Returns whether the letters that blkparse prints (RWBS) have an F after the operation, which
+/// means FUA.
 pub(crate) fn durable(letters: &str) -> bool {
     letters.chars().skip(1).any(|letter| letter == 'F')
 }

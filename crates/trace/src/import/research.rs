@@ -1,24 +1,24 @@
 //! Imports traces of block devices that were published for research. They are CSV files with one
-//! line for each request.
+//! request per line.
 //!
 //! - **MSR Cambridge** (README of the MSR Cambridge traces in the IOTTA repository of SNIA;
 //!   Narayanan et al., "Write Off-Loading", FAST 2008):
-//!   `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`. Times are Windows file times,
-//!   100 ns since 1601; offset and size are bytes.
+//!   `Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime`. Timestamps are Windows file
+//!   times (units of 100 ns since 1601). Response times have the same unit. Offset and size are in
+//!   bytes.
 //! - **Systor '17** (README of the traces in the IOTTA repository; Lee et al., "Understanding
 //!   Storage Traffic Characteristics on Enterprise Virtual Desktop Infrastructure", SYSTOR 2017):
-//!   `Timestamp,Response,IOType,LUN,Offset,Size`. Both times are seconds: the timestamp since 1970,
-//!   the response time since the request began; the type is R, W or empty; offset and size are
-//!   bytes. The first line has the names of the fields.
+//!   `Timestamp,Response,IOType,LUN,Offset,Size`. Timestamps are seconds since 1970. Response times
+//!   are in seconds. The type is R, W or empty. Offset and size are in bytes. The first line is a
+//!   header with the names of the fields.
 //! - **Alibaba** (README of the Alibaba block traces; Li et al., "An In-Depth Analysis of Cloud
 //!   Block Storage Workloads", IISWC 2020): `device_id,opcode,offset,length,timestamp`. The opcode
-//!   is R or W; offset and length are bytes; times are microseconds since 1970.
+//!   is R or W. Offset and length are in bytes. Timestamps are microseconds since 1970.
 //! - **Tencent** (README of the CBS traces in the IOTTA repository; Zhang et al., "OSCA", USENIX
-//!   ATC 2020): `Timestamp,Offset,Size,IOType,VolumeID`. Times are whole seconds since 1970; offset
-//!   and size are sectors of 512 bytes; the type is 0 for reads and 1 for writes.
+//!   ATC 2020): `Timestamp,Offset,Size,IOType,VolumeID`. Timestamps are whole seconds since 1970.
+//!   Offset and size are in sectors of 512 bytes. The type is 0 for reads and 1 for writes.
 //!
-//! Lines need not be sorted by time. Empty lines and a first line with the names of the fields are
-//! skipped.
+//! Lines need not be sorted by time. Empty lines and a header in the first line are skipped.
 
 use std::io::Write;
 
@@ -33,7 +33,7 @@ const SECTOR: u64 = 512;
 /// Time from 1601 to 1970 (units of 100 ns).
 const EPOCH_TICKS: u64 = 116_444_736_000_000_000;
 
-/// A published format.
+/// The format of a published trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Published {
     Msr,
@@ -52,7 +52,7 @@ impl Published {
         }
     }
 
-    /// Returns whether a line has the names of the fields or is a request of this format.
+    /// Returns whether a line is the header or a request of this format.
     pub(crate) fn begins_with(self, line: &str) -> bool {
         is_header(self, line) || parse(self, line).is_some()
     }
@@ -63,13 +63,14 @@ fn is_header(format: Published, line: &str) -> bool {
     squeezed.eq_ignore_ascii_case(format.header())
 }
 
-/// The fields of a line, converted to common units.
+/// The fields of a line, with times in ns and lengths in bytes.
 struct Row<'a> {
     start_ns: u64,
     latency_ns: Option<u64>,
-    /// None if the line has no type of the request.
+    /// None if the type field is empty.
     operation: Option<Operation>,
-    /// Parts that form the name of the volume: `usr` and `0` of MSR become `usr_0`.
+    /// Parts of the volume name, which are concatenated. In an MSR trace, `usr`, `_` and `0` become
+    /// `usr_0`.
     volume: [&'a str; 3],
     offset: u64,
     bytes: u64,

@@ -1,5 +1,5 @@
-//! Collects the requests, names of files, lost events and other facts that importers read, and
-//! writes a trace.
+//! Receives requests, file names, lost events and notes from an importer, and writes them as a
+//! trace.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::Write;
@@ -42,17 +42,19 @@ impl<W: Write + Send> Sink<W> {
         self.writer.start_at_first();
     }
 
-    /// Declares that the times of requests are from a clock with an arbitrary start.
+    /// Declares that the times of requests are readings of a clock that started at an arbitrary
+    /// time.
     pub(crate) fn times_of_any_clock(&mut self) {
         self.writer.start_at_first();
     }
 
-    /// Sets the time when the clock of the trace was zero (ns since 1970).
+    /// Sets the time at which the clock of the trace read zero (ns since 1970). Later calls have no
+    /// effect.
     pub(crate) fn clock_started(&mut self, unix_ns: u64) {
         self.started_unix_ns.get_or_insert(unix_ns);
     }
 
-    /// Returns the number of the file with this name, and adds the file if it is new.
+    /// Returns the id of the file with this name. Adds the file if it is new.
     pub(crate) fn file(&mut self, name: &str) -> FileId {
         if let Some(known) = self.files.get(name) {
             return *known;
@@ -76,7 +78,7 @@ impl<W: Write + Send> Sink<W> {
         self.writer.push(request)
     }
 
-    /// Counts lost events, by cause.
+    /// Adds `count` to the number of events that were lost for this cause.
     pub(crate) fn lose(&mut self, cause: &'static str, count: u64) {
         if count > 0 {
             *self.lost.entry(cause).or_default() += count;
@@ -88,8 +90,7 @@ impl<W: Write + Send> Sink<W> {
         self.notes.push(note.into());
     }
 
-    /// Ends the import. Returns the writer and the header. The caller must finish the writer with
-    /// this header.
+    /// Ends the import. The caller must finish the returned writer with the returned header.
     pub(crate) fn end(mut self, source: &str) -> Result<(TraceWriter<W>, Header), TraceError> {
         self.writer.advance(u64::MAX)?;
         let base_ns = self.writer.base_ns();
@@ -111,8 +112,8 @@ impl<W: Write + Send> Sink<W> {
     }
 }
 
-/// Returns a buffered request with only a start time, an operation and a file. Importers set the
-/// fields that their format has.
+/// Returns a request with only a start time, an operation and a file. Importers set the other
+/// fields that their formats contain.
 pub(crate) fn bare(start_ns: u64, operation: Operation, file: FileId) -> Request {
     Request {
         start_ns,
@@ -132,8 +133,8 @@ pub(crate) fn bare(start_ns: u64, operation: Operation, file: FileId) -> Request
     }
 }
 
-/// Returns a request of a block device. The request is direct, because it was recorded below the
-/// page cache, so a replay must bypass the page cache too.
+/// Returns a request of a block device. The request was recorded below the page cache. It is
+/// therefore marked as direct, so that a replay bypasses the page cache too.
 pub(crate) fn block(
     start_ns: u64,
     operation: Operation,

@@ -1,17 +1,18 @@
-//! Imports the output of `strace -ttt -T`, which is most complete with `-f` and `-y`. The manual
-//! page strace(1) describes this format.
+//! Imports the output of `strace -ttt -T`, whose format is described in strace(1). The options `-f`
+//! and `-y` make the imported trace more complete.
 //!
-//! Each I/O call becomes a request. I/O calls are all variants of open, read, write, flush,
-//! truncate, reserve, advise and close. The two parts of an interrupted call (`<unfinished ...>`)
-//! are joined. The position of a read or write without an offset is derived from open, lseek, dup
-//! and earlier reads and writes. The position is unknown if the descriptor was open before the
-//! trace began, and for writes that append. With `-y`, the names of files are the paths that strace
-//! shows, otherwise the paths that the program passed.
+//! Each call that opens, closes, reads, writes, flushes or truncates a file, reserves space in a
+//! file, or advises the kernel about a file (fadvise64) becomes a request. The two parts of an
+//! interrupted call (`<unfinished ...>`) are joined. If a read or write has no offset argument, its
+//! offset is derived from earlier calls, such as open, lseek, dup and read. The offset is unknown
+//! for descriptors that were open before the trace began, and for writes that append. With `-y`,
+//! file names are the paths that strace prints. Without `-y`, they are the paths that the program
+//! passed.
 //!
-//! Other calls are skipped. Calls on sockets, pipes and terminals are also skipped if the trace
-//! shows that a descriptor is one of these. Asynchronous calls (io_submit, io_uring_enter) and
-//! copies by splice count as lost, because strace does not show their requests. Without `-T`,
-//! requests have no latency.
+//! Other calls are skipped. Calls on sockets, pipes and terminals are skipped too, if the trace
+//! shows what the descriptor refers to. Asynchronous calls (io_submit, io_uring_enter) and splice
+//! calls count as lost, because strace does not show their requests. Without `-T`, requests have no
+//! latency.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -127,8 +128,9 @@ impl Made<'_> {
     }
 }
 
-/// Parses a number in C notation. The number may be in brackets, because strace shows the value
-/// behind a pointer in this way. For `[4096] => [8192]`, returns the first number.
+/// Parses a decimal or hexadecimal number. If an argument is a pointer to a number, strace prints
+/// this number in brackets, for example `[4096]`. In `[4096] => [8192]`, the first number is the
+/// value before the call, and is returned.
 fn number(text: &str) -> Option<u64> {
     let text = text.split("=>").next().unwrap_or_default().trim();
     let text = text.strip_prefix('[').and_then(|text| text.strip_suffix(']')).unwrap_or(text);
@@ -193,7 +195,8 @@ impl<W: Write + Send> Calls<'_, W> {
         }
     }
 
-    /// Sets the position of a descriptor after a seek. The result of lseek may exceed 2 GiB.
+    /// Sets the position of a descriptor after a seek. lseek returns the new position, which may
+    /// exceed 2 GiB. _llseek stores it in the third argument.
     fn seek(&mut self, made: &Made<'_>) {
         let position = match made.name {
             "lseek" => u64::try_from(made.result).ok(),
@@ -204,7 +207,7 @@ impl<W: Write + Send> Calls<'_, W> {
         }
     }
 
-    /// Updates the descriptors after calls that are not requests.
+    /// Updates the descriptors after a call that is not a request, such as dup or pipe.
     fn bookkeeping(&mut self, made: &Made<'_>) {
         let thread = made.thread;
         if made.result < 0 {
@@ -354,8 +357,8 @@ impl<W: Write + Send> Calls<'_, W> {
         self.push(made, operation, seen, offset, bytes)
     }
 
-    /// Adds the read or the write of a copy within the kernel. The numbers are the indices of the
-    /// arguments with the descriptor, the offset and the length.
+    /// Adds the read or the write of a copy within the kernel. `descriptor_at`, `offset_at` and
+    /// `length_at` are indices of arguments.
     fn part_of_copy(
         &mut self,
         made: &Made<'_>,
@@ -390,7 +393,7 @@ impl<W: Write + Send> Calls<'_, W> {
         self.push(made, Operation::Flush, seen, offset, bytes)
     }
 
-    /// Adds a call that concerns a range of a file or the length of a file.
+    /// Adds a call about a range of a file or the length of a file, such as fallocate or ftruncate.
     fn range(&mut self, made: &Made<'_>) -> Result<(), TraceError> {
         let seen = if made.name == "truncate" {
             let path = quoted(made.argument(0)).unwrap_or_default();
@@ -469,7 +472,8 @@ fn advance(open: &Shared, operation: Operation, moved: u64) -> Option<u64> {
     at
 }
 
-/// Sums the buffer lengths of a vector. strace shows only the first elements of a long vector.
+/// Sums the buffer lengths of an iovec array. If the array is long, strace prints only the first
+/// elements.
 fn vector_bytes(vector: &str) -> u64 {
     let lengths = vector.split("iov_len=").skip(1);
     let digits = |text: &str| {
@@ -479,7 +483,7 @@ fn vector_bytes(vector: &str) -> u64 {
     lengths.map(digits).fold(0, u64::saturating_add)
 }
 
-/// Resolves the escape sequences of a path that `-y` shows.
+/// Resolves the escape sequences in a path that strace prints with `-y`.
 fn unescaped(name: &str) -> String {
     quoted(&format!("\"{name}\"")).unwrap_or_else(|| name.to_owned())
 }

@@ -15,7 +15,7 @@ pub(crate) fn imported(text: &str, format: Format) -> (Header, Vec<Request>) {
     (header, requests)
 }
 
-/// Imports a text, which must fail, and returns the error message.
+/// Imports an invalid text and returns the error message.
 pub(crate) fn refused(text: &str, format: Format) -> String {
     let message = convert_bytes(text.as_bytes(), format).unwrap_err().to_string();
     assert!(!message.contains('\n') && message.contains("; "), "{message}");

@@ -1,6 +1,6 @@
-//! Changes the requests of a replayed program: a different depth, larger requests, fewer flushes. A
-//! replay with changes shows how fast the program would be with such requests. The replay does not
-//! show whether the program can be rewritten to issue such requests.
+//! Modifies the requests of a replayed program, for example to a greater queue depth, larger
+//! requests or fewer flushes. Such a replay shows how fast the program would be with these
+//! requests. It does not show whether the program can be rewritten to issue them.
 
 use std::fmt;
 
@@ -13,9 +13,9 @@ pub struct Changes {
     /// The time between the requests of a thread stays the same.
     pub depth: Option<u32>,
     /// Maximum length of joined requests (bytes). Consecutive requests of a thread are joined if
-    /// their ranges follow each other without a gap. None to join no requests.
+    /// each request starts where the previous request ended. None to join no requests.
     pub merge_bytes: Option<u64>,
-    /// Number of writes of a thread after which the thread flushes. None for the flushes in the
+    /// Number of writes of a thread after which the thread flushes. None keeps the flushes of the
     /// trace.
     pub flush_every: Option<u32>,
 }
@@ -49,7 +49,7 @@ pub(super) struct ChangedLane {
     lane: u32,
     /// The last request, which is held back because the next request may be joined to it.
     pending: Option<ReplayRequest>,
-    /// Time before dropped flushes, which is added to the gap of the next request (ns).
+    /// Sum of the gaps before dropped flushes (ns). It is added to the gap of the next request.
     carried_ns: u64,
     writes: u64,
     /// Whether the last flush of the program was like fdatasync(2). None before the first flush.
@@ -57,8 +57,8 @@ pub(super) struct ChangedLane {
 }
 
 impl ChangedLane {
-    /// Processes a request of the program, and appends the requests that replace this request to
-    /// `out`.
+    /// Processes the next request of the program. Appends the requests that are ready to be issued
+    /// to `out`.
     pub(super) fn add(
         &mut self,
         changes: &Changes,

@@ -1,5 +1,6 @@
-//! Reads a trace for the second time, and yields the requests of one worker. Each yielded request
-//! contains the gap since the previous event and the number of earlier requests still outstanding.
+//! Reads a trace for the second time, and yields the requests that one worker issues. Each request
+//! has the time since the last event in its lane, and the number of earlier requests that were
+//! still outstanding.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -15,7 +16,7 @@ use crate::request::Request;
 /// Maximum number of requests in flight that are tracked in each lane.
 const DEPTH_MOST: usize = 1 << 16;
 
-/// The state of a lane at the current request of the trace.
+/// The state of a lane while the trace is read.
 #[derive(Debug)]
 struct Lane {
     /// End times of the requests in flight (ns).
@@ -25,7 +26,8 @@ struct Lane {
     changed: ChangedLane,
 }
 
-/// Iterates over the requests of one worker in the order of the trace. An error is the last item.
+/// Iterates over the requests of one worker in the order of the trace. The first error ends the
+/// iteration.
 pub struct Feed<I> {
     trace: I,
     scan: Arc<Scan>,
@@ -38,8 +40,9 @@ pub struct Feed<I> {
 }
 
 impl<I: Iterator<Item = Result<Request, TraceError>>> Feed<I> {
-    /// Creates the feed of one of several workers. Lane `n` of the trace belongs to worker
-    /// `n % workers` and is lane `n / workers` of this worker. `trace` must be the scanned trace.
+    /// Creates the feed of worker `worker` of `workers`. Lane `n` of the trace belongs to worker
+    /// `n % workers` and is lane `n / workers` of this worker. `trace` must be the trace from which
+    /// `scan` was made.
     pub fn new(trace: I, scan: Arc<Scan>, changes: Changes, (worker, workers): (u32, u32)) -> Self {
         let lane = || Lane {
             in_flight: BinaryHeap::new(),
@@ -53,7 +56,7 @@ impl<I: Iterator<Item = Result<Request, TraceError>>> Feed<I> {
         Feed { trace, scan, changes, worker, workers, lanes, ready, ended: false }
     }
 
-    /// Adds the replayed requests for a request of the trace.
+    /// Processes a request of the trace, and appends the requests to be replayed to `ready`.
     #[inline]
     fn add(&mut self, request: &Request) {
         if Level::of(request) != self.scan.level {

@@ -1,5 +1,5 @@
-//! Reads a trace for the first time. Determines the lanes, the offset of each file in the target,
-//! sizes and depths, and counts the requests that cannot be replayed.
+//! Reads a trace for the first time. Assigns threads to lanes and files to offsets in the target,
+//! determines request sizes and depths, and counts the requests that cannot be replayed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -12,21 +12,20 @@ use crate::request::{Call, FILES_MOST, FileId, Header, Operation, Request};
 /// Maximum number of lanes. If more threads are alive at the same time, they share lanes.
 const LANES_MOST: usize = 256;
 
-/// Maximum number of threads that are distinguished. All threads after these count as one thread.
+/// Maximum number of threads that are distinguished. All further threads count as one thread.
 const THREADS_MOST: usize = 1 << 20;
 
 /// Maximum number of requests in flight that are tracked for each thread.
 const DEPTH_MOST: usize = 1 << 16;
 
-/// Alignment of the files in the target of a replay (bytes). It keeps the offsets of direct
-/// requests aligned.
+/// Alignment of the start of each file in the target (bytes). Direct I/O needs aligned offsets.
 const FILE_ALIGNMENT_BYTES: u64 = 4096;
 
-/// Maximum unused space between two files that are accessed with buffered I/O (bytes). It is the
-/// default read-ahead of a device.
+/// Maximum unused space between two files in the target, if most I/O is buffered (bytes). Equal to
+/// the default read-ahead size of Linux.
 const GAP_MAX_BYTES: u64 = 128 << 10;
 
-/// Requests that are not replayed for the same reason.
+/// Requests that are left out of a replay for the same reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftOut {
     /// Plural noun for these requests, such as "opens".
@@ -35,12 +34,13 @@ pub struct LeftOut {
     pub count: u64,
 }
 
-/// A lane: threads that were never alive at the same time.
+/// A lane: the requests of one thread, or of threads that ran one after another. Threads that ran
+/// at the same time share a lane only if there are more than 256 of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LaneFacts {
     /// Number of requests of the lane.
     pub requests: u64,
-    /// Highest number of requests of the lane in flight.
+    /// Maximum number of requests of the lane that were in flight at the same time.
     pub depth_max: u32,
 }
 
@@ -51,10 +51,10 @@ pub struct Scan {
     pub level: Level,
     /// Numbers of reads, writes and flushes.
     pub requests: [u64; 3],
-    /// Number of hints that read a range ahead or evict it.
+    /// Number of hints to read ahead or to evict a range.
     pub range_hints: u64,
-    /// Number of hints about open files, such as POSIX_FADV_SEQUENTIAL. They are replayed only if
-    /// there is a single file.
+    /// Number of hints about an open file, such as POSIX_FADV_SEQUENTIAL. 0 if the requests access
+    /// several files, because such hints are then left out.
     pub file_hints: u64,
     /// Bytes read and bytes written.
     pub bytes: [u64; 2],
@@ -62,17 +62,18 @@ pub struct Scan {
     pub direct_bytes: u64,
     /// Number of writes that made their data durable without a flush (O_DSYNC, FUA).
     pub durable_writes: u64,
-    /// Two sums over the requests whose `device_bytes` are known: the bytes that buffered reads
-    /// returned, and the bytes that the device moved for buffered reads and for hints that read
-    /// ahead, such as POSIX_FADV_WILLNEED.
+    /// For the requests whose `device_bytes` are known: the number of bytes that buffered reads
+    /// returned, and the number of bytes that the device moved for buffered reads and for hints to
+    /// read ahead, such as POSIX_FADV_WILLNEED.
     pub buffered_read_bytes: [u64; 2],
-    /// Number of buffered reads in which the thread slept, which counts as waiting for the device,
-    /// and number of all buffered reads whose number of sleeps is known.
+    /// Number of buffered reads that waited for the device, and number of buffered reads for which
+    /// this is known. A read counts as waiting if its thread slept.
     pub waiting_reads: [u64; 2],
     /// Number of files that the replayed requests access.
     pub file_count: usize,
-    /// Ranges of the target with files that the program created: the first read or write of such a
-    /// file was a write at offset 0. Each range is an offset and a length (bytes).
+    /// Ranges of the target for files that the program created, each with an offset and a length
+    /// (bytes). A file counts as created by the program if its first read or write was a write at
+    /// offset 0.
     pub new_ranges: Vec<(u64, u64)>,
     /// Length of the largest read or write (bytes).
     pub largest_bytes: u64,
@@ -84,13 +85,13 @@ pub struct Scan {
     pub has_latencies: bool,
     /// Time from the start of the first request to the end of the last request (ns).
     pub duration_ns: u64,
-    /// The call that made most of the reads and writes.
+    /// The most frequent call among the reads and writes.
     pub call: Call,
     /// The lanes.
     pub lanes: Vec<LaneFacts>,
     /// The requests that are not replayed.
     pub left_out: Vec<LeftOut>,
-    /// Hash of the replayed requests, which is equal for equal traces.
+    /// Hash of the replayed requests. Equal traces have equal hashes.
     pub fingerprint: u64,
     pub(super) first_start_ns: u64,
     pub(super) files: Vec<FileFacts>,
@@ -99,8 +100,9 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Reads a whole trace. If `selection` has no level, the calls are replayed, or the requests of
-    /// the block layer if the trace has no reads and writes of a program.
+    /// Reads a whole trace. If `selection` has no level, the calls of the program are replayed. If
+    /// the trace has no reads and writes of a program, the requests of the block layer are
+    /// replayed.
     ///
     /// # Errors
     /// If the trace cannot be read. Returns the first error of the trace.
@@ -176,7 +178,7 @@ impl Thread {
     }
 }
 
-/// Facts about a file from the requests of one level.
+/// How the requests of one level use a file.
 #[derive(Clone, Copy, Debug, Default)]
 struct FileUse {
     end_bytes: u64,
@@ -185,7 +187,7 @@ struct FileUse {
     is_new: Option<bool>,
 }
 
-/// Counts of the requests of one level, from which the [`Scan`] is made.
+/// Counts of the requests of one level. A [`Scan`] is made from these counts.
 #[derive(Debug, Default)]
 struct Counts {
     requests: [u64; 3],
@@ -262,8 +264,7 @@ impl Counts {
         *self.calls.entry(request.call).or_default() += 1;
     }
 
-    /// Updates the facts about the file that a request accessed. The size of the file is at least
-    /// the end of the request.
+    /// Updates the facts about the file that a request accessed.
     fn note_use(&mut self, file: FileId, action: Action, offset: u64, bytes: u64) {
         let file = (file.0 as usize).min(FILES_MOST - 1);
         if self.files.len() <= file {
@@ -290,8 +291,9 @@ impl Counts {
         self
     }
 
-    /// Returns the unused space after a file in the target (bytes). Without this space, the kernel
-    /// would read ahead from one file into the next file, which real files do not allow.
+    /// Returns the length of the unused space after a file in the target (bytes). Without this
+    /// space, the kernel would read ahead from one file into the next file, which cannot happen
+    /// with separate files.
     fn gap_bytes(&self, file_bytes: u64) -> u64 {
         let total = u128::from(self.bytes[0]) + u128::from(self.bytes[1]);
         let is_buffered = u128::from(self.direct_bytes) * 2 <= total;
@@ -346,7 +348,7 @@ impl Counts {
     }
 }
 
-/// Rounds `bytes` up to an offset at which a file may begin.
+/// Rounds `bytes` up to a multiple of [`FILE_ALIGNMENT_BYTES`].
 fn aligned(bytes: u64) -> u64 {
     bytes.checked_next_multiple_of(FILE_ALIGNMENT_BYTES).unwrap_or(u64::MAX)
 }
@@ -360,7 +362,7 @@ pub(super) fn mixed(word: u64) -> u64 {
 }
 
 /// Assigns each thread to a lane. A thread gets the free lane whose last thread ended most
-/// recently, because the two threads may have waited for each other.
+/// recently, because the new thread may have waited for that thread.
 fn lanes(threads: &HashMap<u32, Thread>) -> (Vec<LaneFacts>, HashMap<u32, u32>) {
     let mut order: Vec<(&u32, &Thread)> = threads.iter().collect();
     order.sort_by_key(|(id, thread)| (thread.first_ns, **id));

@@ -1,35 +1,35 @@
-//! Selects the requests of a trace that are replayed or modelled, by level and by file.
+//! Selects, by level and by file, which requests of a trace are replayed or modelled.
 
 use crate::replay::{Level, Unfit};
 use crate::request::{File, FileId, Header};
 
 /// Directories whose files are not on storage.
 const NO_STORAGE: [&str; 2] = ["/proc/", "/sys/"];
-/// Devices that are not storage.
+/// Devices in /dev that are not storage.
 const NO_STORAGE_DEVICES: [&str; 8] =
     ["null", "zero", "full", "random", "urandom", "tty", "ptmx", "console"];
 
-/// The choice of the requests of a trace that are replayed or modelled.
+/// Selects which requests of a trace are replayed or modelled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Selection {
-    /// Level of the requests. None for the calls of the program, or for the block layer if the
-    /// trace has no reads and writes of a program.
+    /// Level of the requests. None selects the calls of the program. If the trace has no reads and
+    /// writes of a program, None selects the block layer.
     pub level: Option<Level>,
     /// Paths of the files whose calls are selected. The path of a directory selects all files below
-    /// it. Empty for all files that are on storage.
+    /// it. An empty list selects all files that are on storage.
     pub files: Vec<String>,
 }
 
 impl Selection {
-    /// Returns the facts about each file of a trace that a replay needs.
+    /// Returns the facts that a replay needs about each file of a trace.
     pub(super) fn of_files(&self, header: &Header) -> Vec<FileFacts> {
         let of =
             |file: &File| FileFacts { unfit: self.of_file(&file.name), end_bytes: file.end_bytes };
         header.files.iter().map(of).collect()
     }
 
-    /// Returns for each file of the header whether it is selected, in the order of the header. This
-    /// applies only to calls, because requests of the block layer are always selected.
+    /// Returns one value for each file of the header: whether the file is selected. This applies
+    /// only to calls. Requests of the block layer are always selected.
     pub fn selected_files(&self, header: &Header) -> Vec<bool> {
         header.files.iter().map(|file| self.of_file(&file.name).is_none()).collect()
     }
@@ -54,7 +54,7 @@ fn is_within(name: &str, path: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Facts about a file that a replay needs.
+/// Facts that a replay needs about a file.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FileFacts {
     /// Why the requests of the file are left out. None if they are replayed.

@@ -1,4 +1,5 @@
-//! Feeds small traces with known lanes, gaps and offsets to replays. Also feeds random traces.
+//! Tests `Scan` and `Feed` with small traces whose lanes, gaps and offsets are known, and with
+//! random traces.
 
 use std::sync::Arc;
 
@@ -88,8 +89,9 @@ fn processes_that_run_one_after_another_share_a_lane() {
     assert_eq!(found.lanes.len(), 2);
     assert_eq!(found.lane(8), found.lane(9));
     assert_ne!(found.lane(7), found.lane(8));
-    // The gap of the first request is the time since the start of the trace. The gap of the
-    // request of thread 9 is the time since the last request of thread 8 ended.
+    // The gap of the first request is the time since the start of the trace. The gap of the request
+    // of thread 9 is the time since the first request of thread 8 ended, because the second request
+    // of thread 8 is stored later.
     let of_lane = |lane| fed(&requests).into_iter().filter(move |one| one.lane == lane);
     let gaps: Vec<u64> = of_lane(found.lane(8)).map(|one| one.gap_ns).collect();
     assert_eq!(gaps, [10, 10, 0]);
@@ -113,8 +115,8 @@ fn files_lie_one_after_another_with_space_against_read_ahead() {
         let offsets: Vec<u64> = fed(&[first, other]).iter().map(|one| one.offset).collect();
         (scan(&[first, other]).span_bytes, offsets)
     };
-    // The files take 12 KiB, and 4,196 bytes rounded up to 8 KiB. With buffered I/O, unused space
-    // of the size of the first file separates them.
+    // The first file takes 12 KiB. The second file takes 4,196 bytes, which are rounded up to
+    // 8 KiB. With buffered I/O, 12 KiB between the files are unused.
     assert_eq!(of(false), (32 << 10, vec![8192, (24 << 10) + 100]));
     assert_eq!(of(true), (20 << 10, vec![8192, (12 << 10) + 100]));
 }
@@ -165,8 +167,8 @@ fn requests_that_follow_each_other_are_joined_up_to_a_length() {
     let requests = [at(0), at(1), at(2), at(3), request(1, 400, 90, 0)];
     let merged = changed(&requests, Changes { merge_bytes: Some(12288), ..Changes::default() });
     let seen: Vec<_> = merged.iter().map(|one| (one.offset, one.bytes, one.gap_ns)).collect();
-    // The program computed for 10 ns before each request. The gap of a joined request is the sum of
-    // these times.
+    // The program computed for 10 ns between its requests. The first replayed request is joined
+    // from three requests, so its gap is 20 ns.
     assert_eq!(seen, [(0, 12288, 20), (12288, 4096, 10), (0, 4096, 10)]);
 }
 
@@ -262,8 +264,8 @@ fn files_that_were_written_from_their_start_are_new() {
         of(3, Request { result: Some(0), ..request(1, 90, 5, 0) }),
         of(3, write(1, 100, 0)),
     ];
-    // The files have 4, 4, 8 and 4 KiB. Each file is followed by unused space of the size of the
-    // file. File 3 counts as new, because its first read moved no data.
+    // The files have 4, 4, 8 and 4 KiB. Each file is followed by unused space of the same size.
+    // File 3 counts as new, because its first read moved no data.
     assert_eq!(scan(&requests).new_ranges, [(0, 4096), (32 << 10, 4096)]);
 }
 

@@ -1,5 +1,4 @@
-//! Tests of the order of requests in a trace, and of the name that the file has until the trace is
-//! finished.
+//! Tests the order of requests in a trace, and the file name until the trace is finished.
 
 use super::*;
 use crate::request::{Call, Operation};

@@ -82,7 +82,7 @@ fn options(out: &mut String, workload: &Workload, number: usize) {
         add("pre_read", "1".to_owned());
     }
     if workload.order == Order::Common {
-        comment(out, "Left out: the threads share one stream; in fio, each thread has its own.");
+        comment(out, "Left out: the threads share one stream. In fio, each has a separate stream.");
     }
 }
 
@@ -91,8 +91,8 @@ fn pace(add: &mut impl FnMut(&str, String), workload: &Workload) {
         Pace::Closed { pause_ns: 0, .. } => {}
         Pace::Closed { pause_ns, every } => {
             add("thinktime", format!("{}us", pause_ns.div_ceil(1000)));
-            // fio counts the requests of the whole job. In the model, each slot of the queue pauses
-            // separately, so the count is multiplied by the depth.
+            // fio counts the requests of all queue slots of a job together. The model counts the
+            // requests of one slot, so the count is multiplied by the depth.
             let every = u64::from(every).saturating_mul(u64::from(workload.depth));
             add("thinktime_blocks", every.to_string());
         }

@@ -13,15 +13,17 @@ use trace::{FileId, Operation};
 
 use super::shapes::{Direction, Flushes, Order, Pair, PairShapes, Shape, Shapes, add_size};
 
-/// Minimum share that both reads and writes must have for a pair to count as a mix.
+/// Reads and writes of a thread to the same file count as a mix only if each has at least this
+/// share of the requests.
 const MIX_MIN: f64 = 0.02;
 /// Minimum share of sequential (or strided) requests for a group to count as sequential (or
 /// strided).
 const ORDERED_MIN: f64 = 0.75;
-/// Minimum share of sequential requests among all requests to a file. If it is reached, the threads
-/// that access the file count as sharing one stream.
+/// The threads that access a file count as sharing one stream if at least this share of all
+/// requests to the file is sequential.
 const COMMON_MIN: f64 = 0.9;
-/// Threads with fewer requests are ignored when shared streams are searched.
+/// Minimum number of requests of a thread. Threads with fewer requests are ignored when the shared
+/// streams are determined.
 const ORDER_REQUESTS_MIN: u64 = 10;
 /// Maximum number of request sizes of a model.
 const SIZES_MAX: usize = 16;
@@ -30,8 +32,8 @@ const SIZES_MAX: usize = 16;
 const SIZES_SHARE_MIN: f64 = 0.99;
 /// Maximum request size of a model (bytes).
 const SIZE_MAX: u64 = 1 << 30;
-/// Accesses are counted in units of the smallest request size that has at least this share of the
-/// requests (percent).
+/// Accesses are counted in units of a common request size: the smallest size that at least this
+/// share of the requests has (percent).
 const UNIT_PERCENT_MIN: u8 = 5;
 
 /// The access order of the requests of a group.
@@ -56,7 +58,7 @@ pub enum Interface {
     Libaio,
     /// io_uring.
     IoUring,
-    /// The trace does not contain the interface.
+    /// The trace does not record the interface.
     Unknown,
 }
 
@@ -198,8 +200,8 @@ impl Group {
         self.ranges.values().fold(0, |sum: u64, (low, high)| sum.saturating_add(high - low))
     }
 
-    /// Checks whether the threads access separate ranges. Ranges count as separate if they overlap
-    /// by at most a twentieth.
+    /// Checks whether the threads access separate ranges. Two ranges in a file count as separate if
+    /// at most a twentieth of the first range overlaps the second.
     pub fn has_own_ranges(&self) -> bool {
         let mut ranges = self.member_ranges.clone();
         ranges.sort_unstable();
@@ -219,12 +221,12 @@ impl Group {
     }
 }
 
-/// All groups, and the index of the group to which the reads (false) or writes (true) of each pair
-/// belong.
+/// All groups, with an index that finds the group of the reads or writes of a thread to a file.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     /// The groups, in no particular order.
     pub groups: Vec<Group>,
+    /// Index of the group for the reads (false) or writes (true) of each pair.
     places: HashMap<(Pair, bool), usize>,
 }
 

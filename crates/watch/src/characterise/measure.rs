@@ -54,8 +54,8 @@ impl Times {
         self.at_least(0)
     }
 
-    /// Returns the highest class for which the durations in this class and all higher classes add
-    /// up to at least the given share of the sum of all durations.
+    /// Returns the highest class such that the durations from this class upwards make up at least
+    /// the given share of the total duration.
     pub fn class_of_share(&self, share: f64) -> usize {
         let all = self.all().1;
         (0..self.counts.len())
@@ -219,7 +219,7 @@ pub struct Measure<'a> {
 }
 
 impl<'a> Measure<'a> {
-    /// Starts a second pass.
+    /// Starts the second pass over a trace.
     pub fn new(shapes: &'a Shapes, groups: &'a Groups) -> Measure<'a> {
         let measured = vec![Measured::default(); groups.groups.len()];
         Measure { shapes, groups, measured, threads: HashMap::new() }
@@ -245,7 +245,7 @@ impl<'a> Measure<'a> {
         if let Some(offset) = request.offset.filter(|_| is_random) {
             let blocks = &mut self.measured[at].blocks;
             blocks.add(request.file, offset / group.unit_bytes());
-            // Positions can be compared only if all requests are in the same file.
+            // The parts of a region can be compared only if all requests are in the same file.
             if let Some((low, high)) =
                 group.ranges.get(&pair.file).filter(|_| group.ranges.len() == 1)
             {

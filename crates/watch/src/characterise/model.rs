@@ -1,12 +1,12 @@
 //! The model: workloads that load a device as the traced program did. Each workload lists the
 //! measurements from which it was derived, and what it leaves out.
 //!
-//! A workload is a closed loop: each thread keeps a number of requests in flight and pauses before
-//! each request. The number is the depth that 98% of the requests did not exceed. The pause follows
-//! from Little's law: the depth times the time of the threads (without flushes), divided by the
-//! number of requests, minus the mean latency. On the same device, the workload therefore has the
-//! request rate of the program. If the trace has no latencies, the workload is an open loop with
-//! the request rate of the trace.
+//! A workload is a closed loop: each thread keeps `depth` requests in flight and pauses before each
+//! request. 98% of the requests in the trace did not exceed this depth. The pause follows from
+//! Little's law: it is `depth * thread_time / requests - latency`. Here, `thread_time` is the
+//! active time of all threads, without flushes, and `latency` is the mean latency. On the same
+//! device, the workload therefore has the request rate of the program. If the trace has no
+//! latencies, the workload is an open loop with the request rate of the trace.
 
 use std::collections::BTreeMap;
 
@@ -22,10 +22,10 @@ use super::shapes::{Direction, Flushes, Shapes};
 /// exceed.
 const DEPTH_SHARE: f64 = 0.98;
 /// Minimum ratio of the pause to the sum of pause and latency. Shorter pauses are ignored. The
-/// first value applies at depth 1. The second value applies at greater depths, where completions
-/// wait until the program handles several of them together.
+/// first value applies at depth 1. The second value applies at greater depths, because programs
+/// then handle several completions together, which looks like a short pause.
 const PAUSE_MIN: (f64, f64) = (0.03, 0.1);
-/// The longest gaps, which together make up this share of the total gap time, count as long.
+/// The longest gaps, which make up this share of the total gap time, count as long.
 const LONG_GAPS: f64 = 0.9;
 /// Long gaps count as idle time instead of pauses if their number is less than the first value and
 /// the number of requests is at least the second value.
@@ -34,8 +34,8 @@ const IDLE: (u64, u64) = (10, 100);
 const SHARE_MIN: f64 = 0.01;
 /// Maximum number of workloads of a model.
 const WORKLOADS_MAX: usize = 8;
-/// If at least this share of the flushes follows the same number of writes, the model uses this
-/// number. Otherwise, it uses the mean number.
+/// If at least this share of the flushes has the same number of writes since the previous flush,
+/// the model uses this number. Otherwise, it uses the mean number.
 const SAME_INTERVAL: f64 = 0.8;
 /// Coefficient of variation above which the times between requests count as random.
 const VARIATION_OF_CHANCE: f64 = 0.5;
@@ -52,13 +52,13 @@ pub enum Order {
     Sequential,
     /// All threads together access the region from start to end, as one stream.
     Common,
-    /// Successive requests start at this distance (bytes).
+    /// Distance between the starts of successive requests (bytes).
     Strided(u64),
-    /// Requests start at random offsets. The law describes the popularity of blocks.
+    /// Requests start at random offsets. The law defines how popular each block is.
     Random(Law),
 }
 
-/// The rule for when the next request is issued.
+/// When requests are issued: after completions, or at a given rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Pace {
     /// A request is issued when an earlier request completes, after a pause.
@@ -91,7 +91,7 @@ pub enum Sharing {
 pub struct Workload {
     /// A name that is unique in the model, such as `random reads of 8 KiB`.
     pub name: String,
-    /// The names of the first files that the workload accesses, and the number of all its files.
+    /// The names of up to three accessed files, and the number of all accessed files.
     pub files: (Vec<String>, usize),
     /// Number of requests.
     pub requests: u64,
@@ -115,10 +115,10 @@ pub struct Workload {
     pub depth: u32,
     /// How the threads share the region.
     pub sharing: Sharing,
-    /// The rule for when the next request is issued.
+    /// When requests are issued: after completions, or at a given rate.
     pub pace: Pace,
-    /// Number of writes between two flushes of a thread, and whether flushes are of data only
-    /// (`fdatasync`). None without flushes.
+    /// Number of writes between two flushes of a thread, and whether the flushes are `fdatasync`
+    /// calls. None if the workload does not flush.
     pub flush: Option<(u32, bool)>,
     /// Whether writes are durable on completion, without a separate flush.
     pub durable: bool,
@@ -267,7 +267,7 @@ fn workload(group: &Group, measured: &Measured, total: &Total, header: &Header) 
     }
 }
 
-/// Rounds the length of a region up to whole units (bytes).
+/// Rounds the length of a region up to a multiple of `unit` (bytes).
 fn rounded(bytes: u64, unit: u64) -> u64 {
     let most = REGION_MAX / unit * unit;
     bytes.div_ceil(unit).saturating_mul(unit).min(most)
@@ -351,7 +351,7 @@ fn describe(group: &Group, measured: &Measured, files: &(Vec<String>, usize), no
     }
     if group.ranges.len() > 1 {
         notes.left_out.push(format!(
-            "the positions of the {} files; the region has the total length of their ranges",
+            "the positions of the {} files; the region is as long as all accessed ranges together",
             group.ranges.len()
         ));
     }
@@ -410,8 +410,7 @@ fn pace(group: &Group, measured: &Measured, threads: u32, notes: &mut Notes) -> 
     }
     let pause_ns = (each * f64::from(every)).round().min(1e15) as u64;
     notes.left_out.push(
-        "the reasons why a thread pauses, such as computing or requests of other workloads"
-            .to_owned(),
+        "the reasons for pauses of a thread, such as computation or other requests".to_owned(),
     );
     (depth, Pace::Closed { pause_ns, every })
 }
@@ -444,7 +443,8 @@ fn pauses(gaps: &Times, requests: u64, depth: u32, notes: &mut Notes) -> (u32, f
     let class = gaps.class_of_share(LONG_GAPS);
     let ((long, long_ns), (all, all_ns)) = (gaps.at_least(class), gaps.all());
     let short = all - long;
-    // With several requests in flight, a gap of the thread is not a pause of a single request.
+    // With several requests in flight, the gaps of a thread do not show how many requests it makes
+    // between two pauses.
     if depth > 1 || long == 0 || short * 2 < long {
         return (1, idle_ns);
     }
@@ -466,7 +466,7 @@ fn law(group: &Group, measured: &Measured, notes: &mut Notes) -> Law {
     let blocks = group.region_bytes().div_ceil(group.unit_bytes()).max(1);
     let observed = measured.observed(blocks);
     if observed.accesses < ACCESSES_MIN {
-        notes.left_out.push("popular blocks, because there are too few requests".to_owned());
+        notes.left_out.push("block popularity, because there are too few requests".to_owned());
         return Law::Even;
     }
     let Some(nearest) = popularity::nearest(&observed) else { return Law::Even };
@@ -485,14 +485,14 @@ fn law(group: &Group, measured: &Measured, notes: &mut Notes) -> Law {
         nearest.even_distance
     ));
     if nearest.law != Law::Even {
-        let what = "changes of popularity over time, because the distribution is constant";
+        let what = "changes in the popularity of blocks over time";
         notes.left_out.push(what.to_owned());
     }
     nearest.law
 }
 
-/// Returns the number of writes between two flushes, and whether flushes are of data only. None
-/// without flushes.
+/// Returns the number of writes between two flushes, and whether the flushes are `fdatasync` calls.
+/// None without flushes.
 fn flush(group: &Group, notes: &mut Notes) -> Option<(u32, bool)> {
     let Flushes { count, data_only, writes, .. } = group.flushes;
     if count == 0 {
@@ -510,7 +510,7 @@ fn flush(group: &Group, notes: &mut Notes) -> Option<(u32, bool)> {
         percent(times as f64, count as f64)
     ));
     if group.flushed_by_others {
-        let what = "flushes by other threads; in the model, the threads that write also flush";
+        let what = "flushes by threads that do not write; in the model, the writing threads flush";
         notes.left_out.push(what.to_owned());
     }
     Some((every.clamp(1.0, f64::from(u32::MAX)) as u32, data_only * 2 > count))

@@ -1,5 +1,5 @@
-//! Formats a model as a plan file for `halfpower sweep`. Several workloads become the parts of a
-//! plan, which are measured one after another.
+//! Formats a model as a plan file for `halfpower sweep`. If the model has several workloads, each
+//! of them becomes a part of the plan, and the parts are measured one after another.
 
 use super::Source;
 use super::model::{Model, Order, Pace, Sharing, Workload};
@@ -87,20 +87,20 @@ fn flags(out: &mut String, workload: &Workload) {
     if workload.flush.is_some() {
         comment(
             out,
-            "Remove fsync or fdatasync for simulated targets, which flush only at the end.",
+            "To run this on a simulated target, which flushes only at the end, remove fsync or \
+             fdatasync.",
         );
     }
     if let Some(engine) = workload.interface.engine() {
         comment(
             out,
             &format!(
-                "I/O engine of the trace (simulated targets have none): ioengine = \"{engine}\""
+                "To use the I/O engine of the trace on a real target, add: ioengine = \"{engine}\""
             ),
         );
     }
 }
 
-/// Adds the duration of a trial.
 fn duration(out: &mut String, workload: &Workload) {
     if is_cold(workload) {
         let once = "A trial accesses the region once; a second pass would hit the page cache.";
@@ -110,7 +110,7 @@ fn duration(out: &mut String, workload: &Workload) {
     out.push_str(&format!("runtime = \"{seconds}s\"\ntime-based = true\n"));
 }
 
-/// Checks whether reads use the page cache, but mostly do not find their data there.
+/// Checks whether the workload has buffered reads that mostly miss the page cache.
 fn is_cold(workload: &Workload) -> bool {
     !workload.direct && !workload.cached && workload.read_percent > 0
 }
@@ -123,7 +123,8 @@ fn placement(workload: &Workload) -> &'static str {
     }
 }
 
-/// Returns the direction and order as a value of `rw`, which is the same for fio and halfpower.
+/// Returns the value of the parameter `rw`, such as `randread`. fio and halfpower use the same
+/// values.
 pub fn rw(workload: &Workload) -> &'static str {
     match (&workload.order, workload.read_percent) {
         (Order::Random(_), 100) => "randread",

@@ -1,8 +1,8 @@
-//! First pass over a trace: collects, for each file, thread and direction, the request sizes, the
-//! order of offsets, the accessed range of the file, and how often writes are flushed.
+//! First pass over a trace. For each file and thread, collects the request sizes, the order of
+//! offsets and the accessed range of the file, and counts the writes between flushes.
 //!
-//! Memory is bounded: after 8192 pairs of a file and a thread, the further files of each thread are
-//! counted together.
+//! To limit memory, only 8192 pairs of a file and a thread are counted separately. All further
+//! files of a thread are counted together.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,21 +11,21 @@ use trace::{Call, FileId, Operation, Request};
 
 /// Maximum number of pairs of a file and a thread that are counted separately.
 const PAIRS_MAX: usize = 1 << 13;
-/// Maximum number of request sizes that are counted exactly for each shape.
+/// Maximum number of request sizes that a `Shape` counts exactly.
 const SIZES_MAX: usize = 64;
-/// Maximum number of different intervals between flushes that are counted for each shape.
+/// Maximum number of entries in `Flushes::intervals`.
 const INTERVALS_MAX: usize = 64;
 
-/// A file and a thread. The thread is 0 for requests of the block layer.
+/// A file and a thread that accesses the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pair {
-    /// The file or device. None for all files that are not counted separately.
+    /// The file or device. None if the pair combines the files that are not counted separately.
     pub file: Option<FileId>,
-    /// Id of the thread.
+    /// Id of the thread. 0 for requests of the block layer.
     pub thread: u32,
 }
 
-/// The direction of the requests that a shape describes.
+/// The direction of requests: reads, writes, or both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Direction {
     /// Reads only.
@@ -40,7 +40,7 @@ impl Direction {
     /// All directions.
     pub const ALL: [Direction; 3] = [Direction::Read, Direction::Write, Direction::Both];
 
-    /// Checks whether requests of this operation belong to the direction.
+    /// Checks whether the direction includes this operation.
     pub fn has(self, operation: Operation) -> bool {
         match self {
             Direction::Read => operation == Operation::Read,
@@ -50,16 +50,17 @@ impl Direction {
     }
 }
 
-/// Counts of requests by the distance from the previous request.
+/// Counts of sequential, strided and random requests.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Order {
     /// Number of requests that start where the previous request ended.
     pub sequential: u64,
-    /// Number of requests that repeat the distance between the two previous requests.
+    /// Number of non-sequential requests that continue a constant stride.
     pub strided: u64,
-    /// Number of all other requests except the first.
+    /// Number of requests that are neither sequential nor strided. The first request is not
+    /// counted.
     pub random: u64,
-    /// Most common distance of strided requests, if a majority has the same distance (bytes).
+    /// Most common stride, if more than half of the strided requests have the same stride (bytes).
     pub stride_bytes: i64,
     votes: i64,
     last: Option<(u64, u64)>,
@@ -67,7 +68,7 @@ pub struct Order {
 }
 
 impl Order {
-    /// Returns the number of requests that have a predecessor.
+    /// Returns the number of requests that follow another request.
     pub fn following(&self) -> u64 {
         self.sequential + self.strided + self.random
     }
@@ -88,7 +89,7 @@ impl Order {
         self.last = Some((offset, offset.saturating_add(bytes)));
     }
 
-    /// Updates the most common distance with the majority vote algorithm of Boyer and Moore.
+    /// Updates the most common stride with the Boyer-Moore majority vote algorithm.
     fn vote(&mut self, distance: i64) {
         match self.votes {
             0 => (self.stride_bytes, self.votes) = (distance, 1),
@@ -107,7 +108,8 @@ pub struct Flushes {
     pub data_only: u64,
     /// Total number of writes before the flushes in `count`.
     pub writes: u64,
-    /// Number of flushes for each number of writes since the previous flush.
+    /// Histogram of the number of writes before a flush. Keys are numbers of writes, values are
+    /// numbers of flushes.
     pub intervals: BTreeMap<u64, u64>,
     since: u64,
 }
@@ -126,7 +128,7 @@ impl Flushes {
         self.since = 0;
     }
 
-    /// Adds the counts of other flushes.
+    /// Adds the counts of `other`.
     pub fn merge(&mut self, other: &Flushes) {
         self.count += other.count;
         self.data_only += other.data_only;
@@ -137,7 +139,7 @@ impl Flushes {
     }
 }
 
-/// Statistics of the requests of one pair and direction.
+/// Statistics of the requests of a file and thread in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Shape {
     /// Number of requests.
@@ -148,27 +150,28 @@ pub struct Shape {
     pub bytes: u64,
     /// Number of requests of each size (bytes).
     pub sizes: BTreeMap<u64, u64>,
-    /// The order of the offsets.
+    /// Counts of sequential, strided and random requests.
     pub order: Order,
-    /// The accessed range of the file: first byte and end. None if no request has an offset.
+    /// Offsets of the start and the end of the accessed range (bytes). None if no request has an
+    /// offset.
     pub range: Option<(u64, u64)>,
     /// Number of requests that bypass the page cache.
     pub direct: u64,
     /// Number of writes that are durable on completion, without a separate flush.
     pub durable: u64,
-    /// Number of bytes that buffered reads moved. Only reads for which the trace has the number of
-    /// bytes moved by the device are included.
+    /// Number of bytes moved by buffered reads. Only reads for which the trace contains the number
+    /// of bytes moved by the device are included.
     pub buffered_bytes: u64,
-    /// Number of bytes that the device moved for the reads in `buffered_bytes`.
+    /// Number of bytes that the device moved for the reads that `buffered_bytes` includes.
     pub device_bytes: u64,
-    /// Number of reads in `buffered_bytes` that slept, for example to wait for data that a hint had
-    /// requested.
+    /// Number of the reads included in `buffered_bytes` whose thread slept, for example to wait for
+    /// readahead.
     pub slept: u64,
-    /// Number of requests by io_uring.
+    /// Number of requests issued through io_uring.
     pub io_uring: u64,
-    /// Number of requests by libaio.
+    /// Number of requests issued through libaio.
     pub libaio: u64,
-    /// Number of requests by system calls that return when the request is complete.
+    /// Number of requests issued through synchronous system calls, such as pread.
     pub waiting_calls: u64,
     /// Number of requests whose latency is known.
     pub timed: u64,
@@ -221,29 +224,30 @@ impl Shape {
     }
 }
 
-/// Counts a size. If many sizes were counted already, a new size is rounded up to a power of two.
+/// Counts requests of one size. After 64 different sizes, new sizes are rounded up to a power of
+/// two.
 pub fn add_size(sizes: &mut BTreeMap<u64, u64>, bytes: u64, count: u64) {
     let is_known = sizes.len() < SIZES_MAX || sizes.contains_key(&bytes);
     let rounded = || bytes.checked_next_power_of_two().unwrap_or(u64::MAX);
     *sizes.entry(if is_known { bytes } else { rounded() }).or_default() += count;
 }
 
-/// The shapes of a pair, one for each direction, and the flushes of the pair.
+/// Statistics of a file and a thread: one `Shape` for each direction, and the flushes.
 #[derive(Clone, Debug, Default)]
 pub struct PairShapes {
     shapes: [Shape; 3],
-    /// Flushes by the thread of the pair.
+    /// Flushes that the thread made.
     pub flushes: Flushes,
 }
 
 impl PairShapes {
-    /// Returns the shape of a direction.
+    /// Returns the statistics of the requests in one direction.
     pub fn of(&self, direction: Direction) -> &Shape {
         &self.shapes[direction as usize]
     }
 }
 
-/// Access order and flushes of a file, over all threads.
+/// Access order and flushes of a file, for all threads together.
 #[derive(Clone, Debug, Default)]
 pub struct FileShapes {
     orders: [Order; 3],
@@ -252,45 +256,46 @@ pub struct FileShapes {
 }
 
 impl FileShapes {
-    /// Returns the order of the file's requests in this direction, over all threads.
+    /// Returns the access order of all threads together in one direction.
     pub fn order(&self, direction: Direction) -> &Order {
         &self.orders[direction as usize]
     }
 }
 
-/// Results of the first pass.
+/// Results of the first pass over a trace.
 #[derive(Clone, Debug, Default)]
 pub struct Shapes {
     level: Level,
-    /// Shapes of each pair.
+    /// Statistics of each pair of a file and a thread.
     pub pairs: HashMap<Pair, PairShapes>,
     /// Access order and flushes of each file.
     pub files: HashMap<FileId, FileShapes>,
-    /// The pair to which each thread wrote last.
+    /// For each thread, the pair of its last write.
     written: HashMap<u32, Pair>,
     /// Number of requests that failed or moved nothing. They are not part of the model.
     pub empty: u64,
     /// Number of page faults in mapped files. They are not part of the model.
     pub page_faults: u64,
-    /// Number of requests of other kinds, such as opening a file. They are not part of the model.
+    /// Number of requests that do not move data, such as opening a file. They are not part of the
+    /// model.
     pub others: u64,
-    /// Number of requests of files that are not counted separately.
+    /// Number of requests to files that are not counted separately, because there are too many.
     pub collapsed: u64,
 }
 
 impl Shapes {
-    /// Starts a first pass over the requests of a level.
+    /// Starts a first pass over the requests of one level: system calls or block layer.
     pub fn new(level: Level) -> Shapes {
         Shapes { level, ..Shapes::default() }
     }
 
-    /// Checks whether no request that moved data was counted.
+    /// Returns true if no reads or writes were counted.
     pub fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }
 
-    /// Returns the pair for which a request is counted. None if the request is not part of the
-    /// model.
+    /// Returns the file and thread for which a request is counted. None if the request is not part
+    /// of the model.
     pub fn pair_of(&self, request: &Request) -> Option<Pair> {
         let is_data = request.operation.moves_data() && request.call != Call::PAGE_FAULT;
         if Level::of(request) != self.level || !is_data || request.moved_bytes() == 0 {
@@ -308,8 +313,8 @@ impl Shapes {
         })
     }
 
-    /// Returns the pair whose writes a flush makes durable. None if the flushing thread made no
-    /// such writes.
+    /// Returns the file and thread whose writes a flush makes durable. None if the flushing thread
+    /// made none of these writes.
     pub fn flushed_pair(&self, request: &Request) -> Option<Pair> {
         let thread = if self.level == Level::Block { 0 } else { request.thread };
         let pair = Pair { file: Some(request.file), thread };
@@ -321,7 +326,8 @@ impl Shapes {
         Some(pair).filter(writes).or_else(last)
     }
 
-    /// Checks whether a request is a flush of this level that makes earlier writes durable.
+    /// Checks whether a request of this level is a flush. sync_file_range is not, because it does
+    /// not make writes durable.
     pub fn is_flush(&self, request: &Request) -> bool {
         let is_partial = request.call.name() == "sync_file_range";
         Level::of(request) == self.level && request.operation == Operation::Flush && !is_partial

@@ -1,5 +1,5 @@
-//! Tests of the model with traces of known workloads. The model must have the parameters of these
-//! workloads. The requests are generated in virtual time.
+//! Tests that generate traces of known workloads, without real I/O, and check that the model has
+//! the parameters of these workloads.
 
 use proptest::prelude::*;
 use trace::{Call, File, FileId, Header, Operation, Request};
@@ -11,7 +11,7 @@ use trace::replay::Level;
 
 const LATENCY_NS: u64 = 100_000;
 
-/// A random number generator with the same sequence in each run (xorshift64*).
+/// A deterministic random number generator (xorshift64*).
 struct Dice(u64);
 
 impl Dice {
@@ -62,7 +62,7 @@ fn model(requests: &[Request]) -> Model {
     model_at(requests, Level::Calls).unwrap()
 }
 
-/// Returns the workload of the model of these requests. The model must have only one workload.
+/// Returns the workload of the model, and checks that the model has no other.
 #[track_caller]
 fn only(requests: &[Request]) -> Workload {
     let mut model = model(requests);
@@ -70,8 +70,8 @@ fn only(requests: &[Request]) -> Workload {
     model.workloads.remove(0)
 }
 
-/// Generates the reads of a closed loop. Each thread has `depth` slots. Each slot makes a request,
-/// waits for its completion, and pauses after every `every` requests.
+/// Generates random reads in a closed loop. Each thread has `depth` slots, and each slot issues one
+/// read after another. After every `every` reads, the slot pauses for `pause_ns`.
 fn closed_loop(
     threads: u32,
     depth: u64,
@@ -130,7 +130,7 @@ fn pauses_are_found_within_five_percent() {
         let Pace::Closed { pause_ns, every: found_every } = found.pace else { panic!() };
         assert_eq!((u64::from(found.depth), u64::from(found_every)), (depth, every));
         let off = pause_ns as f64 / pause as f64 - 1.0;
-        assert!(off.abs() < 0.05, "{pause_ns} for {pause} ns at depth {depth}");
+        assert!(off.abs() < 0.05, "{pause_ns} ns, not {pause} ns, at depth {depth}");
     }
 }
 
@@ -281,7 +281,7 @@ fn the_rate_of_a_mix_is_divided_between_reads_and_writes_for_fio() {
     assert!(text.contains("rate_iops=1500,500\n"), "{text}");
 }
 
-/// Generates any requests, some of them with extreme values.
+/// Generates arbitrary requests, some of them with very large numbers.
 fn any_requests() -> impl Strategy<Value = Vec<Request>> {
     let number = prop_oneof![0_u64..100_000, any::<u64>()];
     let calls = ["unknown", "block", "pread64", "fsync", "sync", "io_uring", "page fault"]

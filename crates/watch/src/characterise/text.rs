@@ -1,4 +1,5 @@
-//! Text that plan files and job files have in common: comments, sizes and times.
+//! Formats what plan files for halfpower and job files for fio have in common: comments, sizes and
+//! times.
 
 use analysis::popularity::Law;
 use analysis::units;
@@ -14,8 +15,8 @@ const NAME_MAX: usize = 300;
 /// Minimum and maximum duration of a trial (ns).
 const RUNTIME: (u64, u64) = (1_000_000_000, 10_000_000_000);
 
-/// Adds a sentence as comment lines. Control characters become blanks, so that no line break in the
-/// sentence ends the comment.
+/// Appends text as comment lines. Control characters become spaces, because a line break would end
+/// the comment.
 pub fn comment(out: &mut String, text: &str) {
     let clean: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     let mut line = String::new();
@@ -32,20 +33,21 @@ pub fn comment(out: &mut String, text: &str) {
     out.push_str(&format!("# {line}\n"));
 }
 
-/// Formats a size as halfpower and fio accept it, such as `64k`.
+/// Formats a size as a value that halfpower and fio accept, such as `64k`.
 pub fn size(bytes: u64) -> String {
     let fits = |(shift, _): &&(u32, &str)| bytes > 0 && bytes.is_multiple_of(1 << shift);
     let (shift, unit) = [(30, "g"), (20, "m"), (10, "k")].iter().find(fits).unwrap_or(&(0, ""));
     format!("{}{unit}", bytes >> shift)
 }
 
-/// Formats sizes with their shares, such as `4k/50:64k/50`.
+/// Formats request sizes with their shares of the requests (percent), such as `4k/50:64k/50`.
 pub fn split(sizes: &[(u32, u8)]) -> String {
     let part = |(bytes, percent): &(u32, u8)| format!("{}/{percent}", size(u64::from(*bytes)));
     sizes.iter().map(part).collect::<Vec<_>>().join(":")
 }
 
-/// Returns the value of `random_distribution` for a law. None if all blocks are equally popular.
+/// Formats the popularity of blocks as a value of `random_distribution`, such as `zipf:1.200`. None
+/// if all blocks are equally popular.
 pub fn distribution(law: &Law) -> Option<String> {
     match law {
         Law::Even => None,
@@ -60,13 +62,14 @@ pub fn distribution(law: &Law) -> Option<String> {
     }
 }
 
-/// Returns the duration of a trial (s). This is the duration of the workload in the trace, limited
-/// to between 1 s and 10 s.
+/// Returns the duration of a trial (s): the duration of the workload in the trace, but at least 1 s
+/// and at most 10 s.
 pub fn runtime_s(workload: &Workload) -> u64 {
     workload.duration_ns.clamp(RUNTIME.0, RUNTIME.1).div_ceil(1_000_000_000)
 }
 
-/// Adds comments about the trace of the model, and about what the whole model leaves out.
+/// Appends comments about the source of the model, and about the requests that the model leaves
+/// out.
 pub fn head(out: &mut String, model: &Model, source: &Source) {
     let cut = |text: &str| text.chars().take(NAME_MAX).collect::<String>();
     let of = match source.level {
@@ -89,7 +92,7 @@ pub fn head(out: &mut String, model: &Model, source: &Source) {
     }
 }
 
-/// Adds comments about what was measured of a workload, and about what the model leaves out.
+/// Appends comments about the measurements of a workload, and about what its model leaves out.
 pub fn describe(out: &mut String, workload: &Workload) {
     comment(
         out,

@@ -1,11 +1,14 @@
 //! `cargo xtask accuracy --only compare`: how often `halfpower compare` is right.
 //!
-//! Each comparison is one call of the program, with a `--run` for each of two sides. Null
-//! comparisons measure the same target and workload on both sides, with different seeds. Their
-//! targets are a simulated disk whose rate varies by 3% between trials, a reference device within
-//! the program, and a file on the local disk. The other comparisons measure two simulated disks,
-//! whose true ratio is determined by long runs. The table counts false differences, changes that
-//! were found, and intervals that contain the true ratio.
+//! Each comparison is one call of `halfpower compare` with one `--run` for each of the two sides.
+//!
+//! In a null comparison, both sides have the same target and workload, but different seeds. The
+//! targets are a simulated disk whose rate varies by 3% between trials, a reference device, and a
+//! file on the local disk. The other comparisons measure two different simulated disks. Long runs
+//! determine the true ratio of their rates.
+//!
+//! The table counts false differences, changes that were found, and intervals that contain the true
+//! ratio.
 
 use crate::repository;
 use anyhow::{Context, Result, bail};
@@ -14,12 +17,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 
-/// Flags for random reads of a simulated disk. The rates of trials of one second of virtual time
-/// vary by 3%.
+/// Flags for random reads of a simulated disk. In trials of one second (of virtual time), the rate
+/// varies by 3%.
 const LOAD: &str = "--rw randread --bs 8k --size 16g";
-/// The simulated disk of the null comparisons, which is also the baseline of other comparisons.
+/// The simulated disk of the null comparisons, and the baseline for `FASTER`.
 const DISK: &str = "sim:sata-hdd-7200";
-/// The same disk with a faster spindle, so that it completes about 5% more requests.
+/// `DISK` with a faster spindle. It completes about 5% more requests per second.
 const FASTER: &str = "sim:sata-hdd-7200,drive.rotation=7650";
 
 /// Maximum share of null comparisons that may show a difference.
@@ -32,13 +35,13 @@ const COVERED_MIN: f64 = 0.93;
 /// A comparison that is repeated with different seeds.
 struct Case {
     name: &'static str,
-    /// Targets and flags of both sides, in which `{seed}` is replaced by the seed of the side.
+    /// The target and flags of each side. `{seed}` is replaced by the seed of the side.
     sides: [String; 2],
     /// Further flags of `halfpower compare`.
     flags: &'static str,
-    /// Number of comparisons.
     count: u32,
-    /// True ratio of the rates. None for a null comparison whose ratio is not known exactly.
+    /// True ratio of the rates. None if it is unknown, because the rate of a real target may change
+    /// between the measurements of the two sides.
     truth: Option<f64>,
 }
 
@@ -52,7 +55,7 @@ struct Counts {
     rounds: u64,
 }
 
-/// Runs all cases. Returns 0 if all shares are within their limits, 1 if a limit is missed.
+/// Runs all cases. Returns exit code 0 if all shares are within their limits, otherwise 1.
 ///
 /// # Errors
 /// If a comparison fails.
@@ -163,7 +166,7 @@ fn counted(program: &Path, folder: &Path, case: &Case) -> Result<Counts> {
         let point = &document["comparisons"][0]["points"][0];
         let change = &point["changes"][0];
         let number = |name: &str| {
-            change[name].as_f64().with_context(|| format!("the comparison has no {name}"))
+            change[name].as_f64().with_context(|| format!("the JSON has no number `{name}`"))
         };
         counts.all += 1;
         counts.rounds += change["trials"].as_u64().unwrap_or_default();
@@ -187,7 +190,7 @@ fn long_rate(program: &Path, target: &str) -> Result<f64> {
     document["summary"]["throughput_bytes_per_s"]["median"].as_f64().context("the run has no rate")
 }
 
-/// Creates the file on the local disk that one of the cases reads.
+/// Creates the file that one of the cases reads.
 fn make_file(folder: &Path) -> Result<()> {
     let path = folder.join("file.dat");
     let text: Vec<u8> =

@@ -1,15 +1,16 @@
-//! `accuracy --only fio-agreement`: the same job files with fio and with halfpower.
+//! `cargo xtask accuracy --only fio-agreement`: the same job files with fio and with halfpower.
 //!
-//! Each load is a job file. In each round fio runs the job file, then `halfpower run`, then fio
-//! again. The next round has the opposite order. The result of a round is the ratio of halfpower's
-//! figure to the geometric mean of the two figures of fio. The ratio of the two figures of fio
-//! shows how much the device alone varies. Loads with direct requests run on a reference device
-//! that is served over FUSE. Loads with buffered requests run on a file system on such a device,
-//! with a small dirty limit. All loads then run again on a file of the local disk. Both tools have
-//! real-time priority, so that other programs delay neither of them. Needs root.
+//! Each load is a job file. In each round, fio runs the job file, then halfpower, then fio again.
+//! The result of a round is the ratio of halfpower's figure to the geometric mean of fio's two
+//! figures. The ratio of fio's two figures shows how much the device itself varies.
 //!
-//! The results of fio on the reference devices are also imported, and `halfpower compare` compares
-//! them with the stored runs of halfpower, as a user would.
+//! Direct loads run on a reference device that is served over FUSE. Buffered loads run on a file
+//! system on such a device, with a small dirty limit. All loads then run again on a file on the
+//! local disk. Both tools have real-time priority, so that other programs do not delay them. Needs
+//! root.
+//!
+//! The results of fio on the reference devices are also imported. `halfpower compare` then compares
+//! them with the stored runs of halfpower.
 
 use super::pagecache::Device;
 use crate::bench::host;
@@ -24,22 +25,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::sync::atomic::AtomicBool;
 
-/// Maximum relative difference between a figure of halfpower and the same figure of fio on a
-/// reference device.
+/// Maximum relative difference between the results of halfpower and fio on a reference device.
 const DIFFERENCE_MAX: f64 = 0.05;
-/// Rate of the reference device under the file system of the buffered loads (MB/s).
+/// Rate of the reference device for the buffered loads (MB/s).
 const CACHED_RATE_MB: u32 = 100;
 /// Arguments for the reference device of the direct loads.
 const DEVICE: [&str; 3] = ["truth:fixed=2ms,rate=100MB/s,parallel=8", "--size", "256m"];
 /// Size of each test file (bytes).
 const FILE_BYTES: u64 = 256 << 20;
 
-/// A load: its name, whether its requests are buffered, and the options of its job file, with the
-/// section names in brackets.
+/// The name of a load, whether its requests are buffered, and the lines of its job file, separated
+/// by spaces.
 type Load = (&'static str, bool, &'static str);
 
-/// Size and duration of a load that does not set a size. The duration is so short that the file is
-/// not read twice, because a second pass would come from the page cache.
+/// Options for job files without a size. The runtime is too short to read the file twice, because
+/// the second pass would come from the page cache.
 const TIMED: &str = "size=256m time_based runtime=1";
 const LOADS: [Load; 14] = [
     ("sequential direct reads", false, "[a] rw=read bs=64k ioengine=libaio iodepth=4 direct=1"),
@@ -84,7 +84,7 @@ const LOADS: [Load; 14] = [
         true,
         "[a] rw=write bs=64k ioengine=psync end_fsync=1 size=128m",
     ),
-    ("buffered writes, each with fsync", true, "[a] rw=write bs=16k ioengine=psync fsync=1"),
+    ("buffered writes with fsync after each", true, "[a] rw=write bs=16k ioengine=psync fsync=1"),
 ];
 
 /// Settings of the campaign.
@@ -95,7 +95,7 @@ pub struct Settings<'a> {
     pub rounds: u32,
     /// Only loads whose name contains one of these texts run. Empty for all loads.
     pub case: &'a [String],
-    /// Folder on the local disk for a temporary folder with the test file.
+    /// Folder on the local disk in which the temporary folder is created.
     pub dir: &'a Path,
     /// Whether to write the table into the documentation.
     pub write: bool,
@@ -116,12 +116,12 @@ struct Figures([f64; 2]);
 struct Ratios {
     /// Ratios of halfpower to fio.
     tools: [Estimate; 2],
-    /// Ratios of the second run of fio in a round to the first run.
+    /// Ratios between the two runs of fio in a round.
     control: [Estimate; 2],
 }
 
-/// Runs all loads. Returns 0 if the figures of all loads agree on the reference devices, otherwise
-/// 1.
+/// Runs all loads. Returns exit code 0 if the results of halfpower and fio agree for every load on
+/// the reference devices, otherwise 1.
 ///
 /// # Errors
 /// If the devices cannot be created on this machine, or a run fails.
@@ -151,7 +151,7 @@ pub fn run(settings: &Settings<'_>) -> Result<ExitCode> {
             shown(&disk.tools[0]),
             shown(&disk.control[0]),
         );
-        eprintln!("{row} fio compared with itself, reference device: {:?}", reference.control);
+        eprintln!("{row} ratios of two fio runs, reference device: {:?}", reference.control);
         writeln!(table, "{row}")?;
         rows += 1;
         if !reference.tools.iter().all(is_equal) || verdict != "same" {
@@ -186,7 +186,7 @@ fn is_equal(ratio: &Estimate) -> bool {
     ratio.low >= 1.0 / (1.0 + DIFFERENCE_MAX) && ratio.high <= 1.0 + DIFFERENCE_MAX
 }
 
-/// A load on a file.
+/// A load and the file on which it runs.
 #[derive(Clone, Copy)]
 struct Place<'a> {
     settings: &'a Settings<'a>,
@@ -199,7 +199,7 @@ struct Place<'a> {
 impl Place<'_> {
     /// Runs all rounds and returns the ratios.
     fn ratios(&self) -> Result<Ratios> {
-        // The results on the previous file are no longer needed, and `compared` must not find them.
+        // `compared` must not find the results of the previous file.
         for entry in std::fs::read_dir(self.folder)? {
             let path = entry?.path();
             if path.extension().is_some_and(|ending| ending == "json" || ending == "db") {
@@ -251,8 +251,8 @@ impl Place<'_> {
         parsed(&text).with_context(|| format!("cannot parse the output of {words:?}"))
     }
 
-    /// Compares the imported runs of fio with the stored runs of halfpower by `halfpower compare`,
-    /// and returns the verdicts.
+    /// Imports the results of fio. Returns the verdicts of `halfpower compare` on the imported runs
+    /// and the stored runs of halfpower.
     fn compared(&self) -> Result<String> {
         let program = self.settings.program.to_string_lossy();
         let files = std::fs::read_dir(self.folder)?.map(|entry| Ok(entry?.path()));
@@ -277,7 +277,7 @@ impl Place<'_> {
             points.iter().filter_map(|point| point["changes"][0]["verdict"].as_str()).collect();
         verdicts.sort_unstable();
         verdicts.dedup();
-        ensure!(!verdicts.is_empty(), "no verdict for the load {}", self.name);
+        ensure!(!verdicts.is_empty(), "`compare` gave no verdict on the load {}", self.name);
         Ok(verdicts.join(", "))
     }
 
@@ -293,7 +293,7 @@ impl Place<'_> {
     }
 }
 
-/// Returns the job file of a load. Each run has a different seed, so that the intervals also cover
+/// Returns the job file of a load. The seed differs between runs, so that the intervals also cover
 /// the variation due to random request sizes.
 fn job_file(file: &Path, job: &str, seed: u32) -> String {
     let limits = if job.contains(" size=") { "" } else { TIMED };
@@ -302,8 +302,8 @@ fn job_file(file: &Path, job: &str, seed: u32) -> String {
     format!("[global]\nfilename={file}\nrandseed={seed}\n{lines}\n")
 }
 
-/// Parses fio's JSON. Returns the geometric mean of the rates of all jobs, and the mean latency of
-/// all requests. Fails if a job failed.
+/// Parses the JSON output of fio. Returns the geometric mean of the rates of all jobs, and the mean
+/// latency of all requests. Fails if a job failed.
 fn parsed(text: &str) -> Result<Figures> {
     let start = text.find('{').context("the output has no JSON")?;
     let document: Value = serde_json::from_str(&text[start..])?;

@@ -1,10 +1,10 @@
-//! `cargo xtask accuracy --only fleet`: how often `halfpower fleet` finds the bad hosts of a fleet
-//! and names what is wrong, and how often it calls a healthy host odd.
+//! `cargo xtask accuracy --only fleet`: how often `halfpower fleet` finds bad hosts and states what
+//! is wrong with them, and how often it reports a healthy host as odd.
 //!
-//! The example `fleet_hosts` of the crate `compare` creates a database for each of 500 hosts. Seven
-//! hosts have a fault, each a different kind of fault. The program gets all databases as arguments.
-//! Each round has its own seed. A bad host counts as named if the output states what is wrong:
-//! rates are lower, trials are bimodal, the tail latency is higher, a device throttled, or a
+//! In each round, the example `fleet_hosts` of the crate `compare` creates the databases of 500
+//! hosts from a new seed. Seven of the hosts are bad, each with a different kind of fault. The
+//! program then analyses all databases. A bad host counts as named if the output states what is
+//! wrong: rates are lower, trials are bimodal, the tail latency is higher, a device throttled, or a
 //! certain fact (such as the firmware) is the cause.
 
 use crate::repository;
@@ -19,7 +19,7 @@ use std::process::{Command, ExitCode, Stdio};
 const HOSTS: usize = 500;
 /// Number of bad hosts of a fleet, one for each kind of fault.
 const BAD: usize = 7;
-/// Maximum number of healthy hosts of a fleet that may be called odd.
+/// Maximum number of healthy hosts of a fleet that may be reported as odd.
 const FALSE_MAX: usize = 2;
 
 /// Counts of the bad hosts with one kind of fault, over all rounds.
@@ -28,14 +28,14 @@ struct Kind {
     hosts: usize,
     found: usize,
     named: usize,
-    /// Number of hosts that became bad in the middle of their record.
+    /// Number of bad hosts that were healthy in their first runs.
     turned: usize,
-    /// Number of such hosts that were reported with the right first bad run.
+    /// Number of `turned` hosts whose first bad run was found.
     dated: usize,
 }
 
-/// Runs all rounds. Returns 0 if all bad hosts are found and named and no round has too many false
-/// alarms, otherwise 1.
+/// Runs all rounds. Returns exit code 0 if the output states the fault of every bad host and no
+/// round has too many false alarms, otherwise 1.
 ///
 /// # Errors
 /// If the generator does not build or the program fails.
@@ -51,7 +51,8 @@ pub fn run(program: &Path, rounds: u32, dir: &Path, write: bool) -> Result<ExitC
         let alarms_text = if alarms.is_empty() { "none".to_owned() } else { alarms.join(", ") };
         let missed = if missed.is_empty() { "none".to_owned() } else { missed.join(", ") };
         eprintln!(
-            "seed {seed}: bad hosts missed or not named: {missed}; false alarms: {alarms_text}"
+            "seed {seed}: bad hosts that were missed or whose fault was not stated: {missed}; \
+             false alarms: {alarms_text}"
         );
         false_alarms.push(alarms.len());
     }
@@ -94,14 +95,14 @@ fn answer(program: &Path, folder: &Path) -> Result<Value> {
     }
 }
 
-/// Counts the bad hosts by kind. Returns the false alarms, and the bad hosts that were missed or
-/// not named.
+/// Counts the bad hosts by kind of fault. Returns the false alarms, and the bad hosts that were
+/// missed or whose fault the output does not state.
 fn judge(
     truth: &[Value],
     found: &Value,
     kinds: &mut BTreeMap<String, Kind>,
 ) -> Result<(Vec<String>, Vec<String>)> {
-    let models = found["models"].as_array().context("the document has no models")?;
+    let models = found["models"].as_array().context("the JSON has no `models`")?;
     let mut odd: BTreeMap<&str, (&Value, &Value)> = BTreeMap::new();
     for model in models {
         for host in list(&model["hosts"]) {

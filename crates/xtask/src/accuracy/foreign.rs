@@ -1,9 +1,10 @@
-//! `cargo xtask accuracy --only foreign`: halfpower on devices of nbdkit, QEMU and the kernel.
+//! `cargo xtask accuracy --only foreign`: tests halfpower with devices of nbdkit, QEMU and
+//! the kernel.
 //!
-//! The campaign has two parts. `stable` measures stable devices. It counts the intervals that
-//! contain the truth, and the verdicts that are false alarms. In each case of `situations`,
-//! something goes wrong that halfpower must report. Cases whose tools are not installed are listed
-//! as skipped. Everything is created in one temporary folder and removed at the end.
+//! The campaign has two parts. `stable` measures stable devices, and counts how many intervals
+//! contain the true rate and how many verdicts are false alarms. In each case of `situations`,
+//! something goes wrong that halfpower must report. Cases whose tools are not installed are
+//! skipped. All files are created in one temporary folder, which is removed at the end.
 
 mod server;
 
@@ -85,11 +86,11 @@ pub fn list(part: Option<Part>, case: &[String]) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Measures the selected cases and prints the tables. Returns 0 if all limits are met, 1 if not,
-/// 130 after Ctrl-C.
+/// Measures the selected cases and prints the tables. Returns exit code 0 if all limits are met, 1
+/// if not, and 130 after Ctrl-C.
 ///
 /// # Errors
-/// If the campaign itself fails. Skipped cases and failed runs are counted instead.
+/// If the campaign cannot run. A skipped case or a failed run is not an error.
 pub fn run(settings: &Settings) -> Result<ExitCode> {
     let (devices, situations) = choose(settings.part, settings.case)?;
     let whole = settings.case.is_empty();
@@ -152,7 +153,7 @@ fn campaign(
     Ok((measured, tried))
 }
 
-/// Converts the result of a case into an outcome. Only an interrupt remains an error.
+/// Converts the result of a case into an outcome. Returns an error only after an interrupt.
 fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
     match result {
         Ok(found) => Ok(Outcome::Found(found)),
@@ -162,12 +163,12 @@ fn outcome<T>(result: Result<T>) -> Result<Outcome<T>> {
     }
 }
 
-/// Repeats a situation and collects missed alarms.
+/// Runs a situation `tries` times and collects the missed alarms.
 fn repeat(context: &Context, situation: &Situation, tries: u32) -> Result<Tried> {
     let mut tried = Tried { tries, ..Tried::default() };
     for number in 1..=tries {
         if let Err(missed) = (situation.run)(context, situation.says)? {
-            eprintln!("  missed, try {number}: {missed}");
+            eprintln!("  the alarm was missed in try {number}: {missed}");
             tried.missed.push(missed);
         }
     }

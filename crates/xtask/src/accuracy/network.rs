@@ -1,10 +1,13 @@
 //! `cargo xtask accuracy --only network`: measures halfpower's clients for NBD, NFS, SMB and iSCSI
 //! with servers of other projects, over paths with known properties.
 //!
-//! The campaign has three parts. An added delay must appear in the latency. The throughput must
-//! reach the rate of a limited link. `study network` measures the CPU cost of each path. Everything
-//! runs on this machine on private ports and in private network namespaces, and is removed at the
-//! end. Cases whose programs or privileges are missing are listed as skipped.
+//! The campaign has three parts:
+//! - Latency: if a delay is added to a path, the measured latency must grow by this delay.
+//! - Throughput: on a link with a limited rate, reads must reach this rate.
+//! - CPU cost: `halfpower study network` measures the CPU cost of each path.
+//!
+//! All servers run on this machine, on private ports and in private network namespaces, and are
+//! stopped and removed at the end. A case is skipped if a program or a privilege is missing.
 
 mod link;
 mod proxy;
@@ -32,21 +35,21 @@ pub struct Settings<'a> {
     pub program: &'a Path,
     /// Number of rounds of each case.
     pub rounds: u32,
-    /// Only cases whose name contains one of these texts run. Empty for all cases.
+    /// Parts of case names. A case runs if its name contains one of them. If empty, all cases run.
     pub case: &'a [String],
-    /// Folder in which the temporary folder is created.
+    /// Folder in which a temporary folder for the test files is created.
     pub dir: &'a Path,
     /// Whether to write the tables into docs/accuracy.md.
     pub write: bool,
 }
 
-/// Size of the served file and of the local file (bytes).
+/// Size of the file that the servers serve, and of the local file for comparison (bytes).
 const FILE_BYTES: u64 = 256 << 20;
 /// Exit code after Ctrl-C.
 const INTERRUPTED: u8 = 130;
 /// Document into which the tables are written.
 const PAGE: &str = "docs/accuracy.md";
-/// Name of the case with the CPU costs.
+/// Name of the case that measures the CPU cost of each path.
 const COST: &str = "CPU cost";
 
 /// Settings that all parts of the campaign share.
@@ -56,7 +59,7 @@ struct Campaign<'a> {
     case: &'a [String],
 }
 
-/// A case whose true value is known.
+/// A test case with its expected value and its result.
 struct Row {
     name: String,
     expected: f64,
@@ -67,7 +70,7 @@ struct Row {
 
 /// The values that a case measured.
 struct Found {
-    /// Value measured by halfpower, or by the plain TCP transfer.
+    /// Value measured by halfpower, or by a plain TCP transfer in the case that checks the link.
     measured: Estimate,
     /// Value measured by fio. None if fio did not run.
     other: Option<Estimate>,
@@ -118,10 +121,6 @@ fn shown(estimate: &Estimate) -> String {
 }
 
 impl Campaign<'_> {
-    /// Starts a server for the campaign's file, as [`Server::start`] does.
-    ///
-    /// # Errors
-    /// The errors of [`Server::start`].
     fn server(&self, protocol: Protocol, site: Site<'_>, filters: [&str; 2]) -> Result<Server> {
         let Context { folder, stop, .. } = self.context;
         Server::start(&Workplace { folder, stop }, protocol, site, filters)
@@ -131,7 +130,8 @@ impl Campaign<'_> {
         self.case.is_empty() || self.case.iter().any(|part| name.contains(part.as_str()))
     }
 
-    /// Measures a case if it is selected. Only an interrupt is returned as an error.
+    /// Measures a case and returns its row. None if the case is not selected. A failed measurement
+    /// is recorded in the row, so only an interrupt is an error.
     fn row(
         &self,
         name: &str,
@@ -153,8 +153,8 @@ impl Campaign<'_> {
         Ok(Some(row))
     }
 
-    /// Runs `halfpower run` on an address and returns its JSON document. The words in `before`
-    /// precede the command.
+    /// Runs `halfpower run` on a URL and returns the JSON document that it prints. `before` is a
+    /// command prefix, for example `ip netns exec NAME`, or empty.
     fn run(&self, before: &[&str], url: &str, words: &[&str]) -> Result<Value> {
         let place = self.context.place()?;
         let mut line = before.iter();
@@ -177,9 +177,8 @@ impl Campaign<'_> {
     }
 }
 
-/// Returns a number of a document.
 fn number(value: &Value, name: &str) -> Result<f64> {
-    value[name].as_f64().with_context(|| format!("the document has no {name}"))
+    value[name].as_f64().with_context(|| format!("the JSON has no number `{name}`"))
 }
 
 /// Measures the selected cases and prints the tables. Returns 0 if all errors are within their
@@ -231,7 +230,8 @@ pub fn run(settings: &Settings<'_>) -> Result<ExitCode> {
     Ok(if are_met { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The rows of the delays, the rows of the rates, and the table of the CPU costs.
+/// Results of the campaign: the latency rows, the throughput rows, and the table of CPU costs. The
+/// table is None if the case [`COST`] is not selected.
 type Results = (Vec<Row>, Vec<Row>, Option<String>);
 
 fn measure(campaign: &Campaign<'_>) -> Result<Results> {

@@ -1,13 +1,15 @@
 //! `accuracy --only pagecache`: compares the simulated page cache with that of this kernel.
 //!
-//! A reference device is served over FUSE, with a loop device and ext4 on it. The same load runs on
-//! this device and on the simulated system of `pagecache/system.toml`. The simulated device has the
-//! rate of the reference device. Two durations are measured on the reference device and used for
-//! the simulated device: the duration of a flush, and the duration of a direct request of one page
-//! at the depth of the load. The path through FUSE thus counts as part of the device. The kernel's
-//! rate is the median of several trials. For hit ratios, a memory cgroup limits the page cache. For
-//! writes, dirty limits of the device (`/sys/class/bdi`) throttle the writers. Needs root.
-//! Everything that is created or changed is removed or restored.
+//! A reference device is served as a file over FUSE. A loop device on this file holds an ext4 file
+//! system. The same workload runs on this file system and on the simulated system of
+//! `pagecache/system.toml`. The simulated device has the rate of the reference device. Two other
+//! settings of the simulated device are measured on the reference device: the duration of a flush,
+//! and the duration of a direct request of one page at the queue depth of the workload. The
+//! overhead of FUSE thus counts as part of the device.
+//!
+//! The kernel's rate is the median of several trials. When hit ratios are compared, a memory cgroup
+//! limits the page cache. Writers are throttled by dirty limits of the device (`/sys/class/bdi`).
+//! The campaign needs root. It removes what it creates and restores the settings that it changes.
 
 use crate::bench::clock;
 use crate::mounted::{Mounted, Priority};
@@ -20,7 +22,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Fixed time per request of the reference device.
+/// Fixed part of the reference device's service time, which does not depend on the request size.
 const FIXED: &str = "1ms";
 /// Size of the reference device.
 const DEVICE: &str = "1g";
@@ -30,26 +32,26 @@ const REQUEST_KIB: &str = "1024";
 const RATE_MAX: f64 = 0.10;
 /// Maximum difference between a simulated hit ratio and the hit ratio of the kernel.
 const HITS_MAX: f64 = 0.02;
-/// Limit of the memory cgroup (MiB).
+/// Memory limit of the cgroup (MiB).
 const MEMORY_MIB: u64 = 64;
-/// Region of the random reads that run in the memory cgroup.
+/// Size of the file region for random reads in the memory cgroup: twice the memory limit.
 const REGION: &str = "128m";
-/// Dirty limit of the device, at which writers are throttled (MiB).
+/// Amount of dirty data at which the kernel throttles writers to the device (MiB).
 const DIRTY_MIB: u64 = 16;
 /// Number of trials for each median.
 const TRIALS: usize = 3;
-/// Number of flushes whose median duration is used.
+/// Number of flushes to time. Their median duration is used.
 const FLUSHES: usize = 500;
 
-/// A load, with its settings of the kernel and of the simulated system.
+/// A workload that runs on the kernel and on the simulated system.
 struct Load {
     name: String,
     /// Flags of `halfpower run`.
     flags: String,
     read_ahead_kib: u32,
-    /// Queue depth.
     depth: u32,
-    /// Whether the load runs in the memory cgroup, and hit ratios are compared instead of rates.
+    /// Whether the workload runs in the memory cgroup. If true, hit ratios are compared, otherwise
+    /// rates.
     grouped: bool,
 }
 
@@ -58,7 +60,7 @@ fn load(name: &str, flags: &str) -> Load {
     Load { name, flags, read_ahead_kib: 128, depth: 1, grouped: false }
 }
 
-/// Returns the loads for the device of 100 MB/s.
+/// Returns the workloads for a device with a rate of 100 MB/s.
 fn fast_loads() -> Vec<Load> {
     let mut all = Vec::new();
     for read_ahead_kib in [16, 128, 1024] {
@@ -92,8 +94,8 @@ fn fast_loads() -> Vec<Load> {
     all
 }
 
-/// Returns the load for the device of 10 MB/s. On the device of 100 MB/s, this load would issue
-/// thousands of requests per second and measure mostly the path to the device.
+/// Returns the workload for a device with a rate of 10 MB/s. On a device with 100 MB/s, this
+/// workload would issue thousands of requests per second and mostly measure the overhead of FUSE.
 fn slow_loads() -> Vec<Load> {
     vec![load(
         "random writes of 4k past the dirty limit, 10 MB/s",
@@ -101,7 +103,7 @@ fn slow_loads() -> Vec<Load> {
     )]
 }
 
-/// Runs all loads. Returns 0 if all rows are within their limits, otherwise 1.
+/// Runs all selected workloads. Returns 0 if all differences are within their limits, otherwise 1.
 ///
 /// # Errors
 /// If the devices cannot be created on this machine, or a run fails.
@@ -167,7 +169,7 @@ pub fn run(program: &Path, case: &[String], write: bool) -> Result<ExitCode> {
     Ok(if beyond.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A setting in `/sys`, whose old value is restored on drop.
+/// A changed setting in `/sys`. Dropping the value restores the old setting.
 struct Setting {
     path: PathBuf,
     old: String,
@@ -232,7 +234,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Returns the number of bytes in the page cache that belong to the group.
+    /// Returns how much of the page cache belongs to this cgroup (bytes).
     fn cached(&self) -> Result<u64> {
         let text = fs::read_to_string(self.0.join("memory.stat"))?;
         let value = |name| text.lines().find_map(|line| line.strip_prefix(name));
@@ -249,9 +251,11 @@ impl Drop for Group {
     }
 }
 
-/// The reference device with its file system. The fields are dropped in the order of declaration.
+/// The reference device with its file system. Fields are dropped in the order of declaration, so
+/// the file system is unmounted before the loop device is detached.
 pub struct Device {
-    /// Path of the file. Its size is 64 MiB on a device below 50 MB/s, otherwise 256 MiB.
+    /// Path of the test file. Its size is 64 MiB if the device's rate is below 50 MB/s, otherwise
+    /// 256 MiB.
     pub file: String,
     _file_system: FileSystem,
     read_ahead: Setting,
@@ -262,7 +266,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// Creates a device of this rate, with a file of zeros on it.
+    /// Creates a device with the rate `rate_mb` (MB/s), and a test file of zeros on it.
     ///
     /// # Errors
     /// If the program does not run as root, or the device cannot be created.
@@ -281,18 +285,18 @@ impl Device {
             Setting::new(queue.join("max_sectors_kb"), REQUEST_KIB)?,
             Setting::new(bdi.join("strict_limit"), "1")?,
         ];
-        // Setting the limits in bytes also changes the ratios, so the old ratios are restored at
-        // the end.
+        // Setting the limits in bytes also changes the ratios, so the old ratios are saved here and
+        // restored on drop.
         for ratio in ["max_ratio_fine", "min_ratio_fine"] {
             let old = fs::read_to_string(bdi.join(ratio))?.trim().to_string();
             settings.push(Setting { path: bdi.join(ratio), old });
         }
-        // The maximum must not be below the minimum. An earlier device may have left a minimum, so
-        // the minimum is set to 0 first.
+        // The kernel rejects a maximum below the minimum. An earlier device may have left a
+        // minimum, so the minimum is set to 0 first.
         fs::write(bdi.join("min_bytes"), "0")?;
         fs::write(bdi.join("max_bytes"), &dirty)?;
         fs::write(bdi.join("min_bytes"), &dirty)?;
-        // ext4 initialises all tables now, so that no kernel thread writes them during the runs.
+        // mkfs.ext4 initialises all tables now, so that no kernel thread does this during the runs.
         let lazy = "lazy_itable_init=0,lazy_journal_init=0,nodiscard";
         tool(&["mkfs.ext4", "-q", "-F", "-m", "0", "-E", lazy, &loop_device.0])?;
         let folder = tempfile::tempdir()?;
@@ -315,8 +319,9 @@ impl Device {
         })
     }
 
-    /// Returns settings of the simulated device. With these settings, a direct request of one page
-    /// at this depth and a flush take as long as on the reference device, including the path.
+    /// Measures the reference device and returns the settings with which a flush and a direct
+    /// request of one page at depth `depth` take as long on the simulated device. The measured
+    /// times include the overhead of FUSE.
     fn timing(&self, program: &Path, depth: u32) -> Result<String> {
         let rates = format!("drive.read_rate={0}MB/s,drive.write_rate={0}MB/s", self.rate_mb);
         let mut keys = format!("{rates},host.cache.linux.flush={:.1}us", self.flush_us()?);
@@ -328,7 +333,7 @@ impl Device {
                     * f64::from(depth))
             };
             let device_us = median(|| us(&trial(&mut self.command(program, &flags))?))?;
-            // The first guess is corrected below by the error of the simulated time.
+            // A simulated run measures the error of the guess. `own_us` is the corrected value.
             let guess_us = device_us - 4096.0 / f64::from(self.rate_mb);
             let mut command = Command::new(program);
             let target =
@@ -340,9 +345,9 @@ impl Device {
         Ok(keys)
     }
 
-    /// Measures the time of a flush of the loop device when no data must be written (us). A pause
-    /// before each flush lets the CPUs become idle, as they are while a program waits for a
-    /// request. Without the pauses, a flush takes a fifth of the time.
+    /// Measures the duration of a flush of the loop device if there is no data to write (us). A
+    /// pause before each flush lets the CPUs become idle, as they are while a program waits for a
+    /// request. Without the pauses, a flush would take only a fifth of this time.
     fn flush_us(&self) -> Result<f64> {
         let device = fs::OpenOptions::new().write(true).open(&self.loop_device.0)?;
         let mut us = Vec::new();
@@ -356,7 +361,7 @@ impl Device {
         Ok(us[us.len() / 2])
     }
 
-    /// Returns the command of a run on the file of the reference device.
+    /// Returns the command that runs halfpower on the file of the reference device.
     fn command(&self, program: &Path, flags: &str) -> Command {
         let mut command = Command::new(program);
         command.args(["run", &self.file, &format!("--overwrite={}", self.file)]);
@@ -364,8 +369,8 @@ impl Device {
         command
     }
 
-    /// Runs a load on this kernel and on the simulated system. Returns both rates (MB/s), or both
-    /// hit ratios.
+    /// Runs a workload on this kernel and on the simulated system. Returns both hit ratios if the
+    /// workload runs in the memory cgroup, otherwise both rates (MB/s).
     fn compare(&self, program: &Path, load: &Load, timing: &str) -> Result<(f64, f64)> {
         self.read_ahead.set(&load.read_ahead_kib.to_string())?;
         let flags = format!("{} --direct=0", load.flags);
@@ -411,14 +416,14 @@ fn rate_mb_per_s(trial: &Value) -> Result<f64> {
     Ok(number(&trial["bytes"])? * 1e3 / number(&trial["elapsed_ns"])?)
 }
 
-/// Returns the median of several measurements.
+/// Calls `measure` several times and returns the median.
 fn median(mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
     let mut all = (0..TRIALS).map(|_| measure()).collect::<Result<Vec<f64>>>()?;
     all.sort_by(f64::total_cmp);
     Ok(all[TRIALS / 2])
 }
 
-/// Runs a command with one trial and returns this trial from the JSON document.
+/// Runs a halfpower command with one trial and returns the JSON of this trial.
 fn trial(command: &mut Command) -> Result<Value> {
     command.args(["--trials", "1", "--no-store", "--json", "--quiet"]);
     let output = command.stderr(Stdio::inherit()).output()?;

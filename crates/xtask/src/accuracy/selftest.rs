@@ -1,8 +1,8 @@
 //! Repeats the self-test and counts how often each quantity passes.
 //!
-//! Runs `halfpower selftest --json` repeatedly and prints truth, median, worst error and the number
-//! of passed runs of each quantity. `--write` writes the table into docs/accuracy.md. All
-//! quantities must pass in at least 19 of 20 runs.
+//! For each quantity, prints the true value, the median measured value, the worst error, and the
+//! number of runs in which the quantity passed. `--write` writes the table into docs/accuracy.md. A
+//! run passes if all quantities pass. At least 95% of the runs must pass.
 
 use crate::repository;
 use anyhow::{Context, Result, bail};
@@ -84,7 +84,7 @@ fn heading(documents: &[Value], passed: usize) -> String {
     )
 }
 
-/// Formats a table with one row for each quantity, over all runs.
+/// Formats a table with one row for each quantity, which summarizes all runs.
 fn table(documents: &[Value]) -> String {
     let mut text =
         "| quantity | truth | measured, median | worst error (or gap between bounds) | limit | \

@@ -1,7 +1,7 @@
 //! The cases of `bench peers`: tools, workloads and limits.
 //!
-//! If a case has several rivals, halfpower runs between the first two of them, so that its result
-//! can be compared with neighbouring runs of both. The order of the tools is reversed in every
+//! If a case compares halfpower with several tools, halfpower runs between the first two, so that
+//! its runs are neighbours of the runs of both tools. The order of the tools is reversed in every
 //! second round.
 
 use super::host;
@@ -19,10 +19,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Size of the sparse file (bytes).
 const HOLES_BYTES: u64 = 1 << 30;
-/// Size of the data file (bytes), larger than any controller cache of a small virtual disk.
+/// Size of the data file (bytes). The file is too large for the cache of a small virtual disk.
 const DATA_BYTES: u64 = 2 << 30;
 
-/// A group of comparisons, which `--only` selects.
+/// A group of comparisons that `--only` can select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
     /// Overhead of the load generator, without I/O
@@ -31,7 +31,7 @@ pub enum Case {
     Holes,
     /// Sequential 1 MiB direct reads, depth 8, default settings
     Seq,
-    /// Same rate as fio if both use buffers of 4 KiB pages
+    /// Agreement of the rates of halfpower and fio, both with buffers of 4 KiB pages
     Agree,
     /// CPU time of simulations: a disk, the reproduction of a paper, a rack
     Simulator,
@@ -60,14 +60,14 @@ pub struct Bench {
     pub stop: Arc<AtomicBool>,
 }
 
-/// A workload: the values of the flags that halfpower and fio share.
+/// The values of the flags that halfpower and fio share.
 struct Workload {
     rw: &'static str,
     bs: &'static str,
     depth: u32,
 }
 
-/// The results of every round, in the order of the tools.
+/// The results of all rounds. Each round contains one result for each tool.
 type Rounds = Vec<Vec<Measurement>>;
 
 impl Bench {
@@ -193,7 +193,7 @@ impl Bench {
         ])
     }
 
-    /// Measures the CPU time of simulations, which is their duration on an otherwise idle core.
+    /// Measures the CPU time of simulations.
     fn simulator(&self) -> Result<Vec<Row>> {
         let simulates = |name, words: &str, parse| {
             let words = words.split_whitespace().map(OsString::from);
@@ -216,8 +216,8 @@ impl Bench {
         let row = |figure, value, bar| Row::new("simulator", figure, value, bar);
         Ok(vec![
             row("million requests per CPU second", cpu(0, million_per_s), Bar::AtLeast(2.0)),
-            row("reproduce riedel97, CPU s", cpu(1, seconds), Bar::AtMost(5.0)),
-            row("simulation of 10 s of a rack, CPU s", cpu(2, seconds), Bar::AtMost(60.0)),
+            row("CPU s to reproduce riedel97", cpu(1, seconds), Bar::AtMost(5.0)),
+            row("CPU s to simulate 10 s of a rack", cpu(2, seconds), Bar::AtMost(60.0)),
         ])
     }
 
@@ -227,7 +227,7 @@ impl Bench {
         })
     }
 
-    /// Returns the path of the data file, which the first call writes.
+    /// Returns the path of the data file. The first call creates the file.
     fn data_file(&self) -> Result<PathBuf> {
         let file = self.folder.join("data");
         if !file.exists() {
@@ -285,8 +285,8 @@ impl Bench {
         .map(OsString::from)
     }
 
-    /// Returns the command of t/io_uring. The command uses interrupts, because a file system on a
-    /// plain disk does not support polling.
+    /// Returns the command for t/io_uring. The flag `-p0` selects interrupts, because a file system
+    /// on a plain disk does not support polling.
     fn lean(&self, program: &Path, file: &Path) -> Contestant {
         let mut command = vec![OsString::from(program)];
         let runtime = format!("-r{}", self.seconds);

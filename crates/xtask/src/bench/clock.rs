@@ -1,7 +1,7 @@
-//! The clock of the benchmarks: durations of whole processes, and pauses between runs.
+//! The clock of the benchmarks, which times whole processes and pauses between runs.
 //!
 //! This module does not use the crate `ioengine`, so that the benchmarks are independent of the
-//! code under test. No other module outside of `ioengine` reads the system clock.
+//! code under test.
 #![expect(clippy::disallowed_methods, reason = "whole processes are timed from outside")]
 
 use std::time::{Duration, Instant};
@@ -13,13 +13,13 @@ pub fn timed<T>(what: impl FnOnce() -> T) -> (T, f64) {
     (done, begin.elapsed().as_secs_f64())
 }
 
-/// Sleeps for a time (s).
+/// Sleeps for a number of seconds.
 pub fn pause(seconds: f64) {
     std::thread::sleep(Duration::from_secs_f64(seconds));
 }
 
-/// Time before the end of a wait at which sleeping is replaced by spinning (us). A sleeping thread
-/// wakes up in less time than this, even on a virtual machine.
+/// Duration of the spinning at the end of a wait (us), after the thread has slept. It is longer
+/// than the delay with which a sleeping thread wakes up, even on a virtual machine.
 const SPIN_US: u64 = 150;
 
 /// Measures the time since the start of the stopwatch.
@@ -37,8 +37,8 @@ impl Stopwatch {
         self.0.elapsed()
     }
 
-    /// Waits until the time since the start is `due`. First sleeps and then spins, so that the wait
-    /// ends exactly and never early.
+    /// Waits until the time `due` has passed since the start. First sleeps and then spins, so that
+    /// the wait ends on time and never early.
     pub fn wait_until(self, due: Duration) {
         let sleep = due.saturating_sub(self.elapsed() + Duration::from_micros(SPIN_US));
         if !sleep.is_zero() {

@@ -1,11 +1,11 @@
-//! `cargo xtask bench fleet`: time and memory of `halfpower fleet` for ten thousand hosts, and of
-//! `halfpower fleet` and `halfpower runs merge` for a thousand databases.
+//! `cargo xtask bench fleet`: measures time and memory of `halfpower fleet` and `halfpower runs
+//! merge`, with the results of ten thousand hosts and with a thousand databases.
 //!
 //! The example `fleet_hosts` of the crate `compare` creates the databases. Each host has eight runs
-//! with five workloads and 23 trials, whose histograms and series have a tenth of the usual rows.
+//! with five workloads and 23 trials. The histograms and series have a tenth of the usual rows.
 //! `halfpower fleet` runs three times on each set of databases. The median wall time (including
-//! start-up) and the maximum peak memory are compared with limits. The programs that read and merge
-//! the databases may have at most 64 files open.
+//! start-up) and the maximum peak memory are compared with limits. Each measured program may have
+//! at most 64 files open.
 
 use super::clock::timed;
 use super::host;
@@ -17,7 +17,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Number of hosts in a database of the large fleet.
+/// Number of hosts in each database of the large fleet.
 const HOSTS_PER_DATABASE: u32 = 500;
 /// Number of executions of each `fleet` command.
 const REPETITIONS: usize = 3;
@@ -34,7 +34,7 @@ pub struct Fleet {
     pub halfpower: PathBuf,
     /// Temporary folder for the databases.
     pub folder: PathBuf,
-    /// Number of hosts of the large fleet.
+    /// Number of hosts in the large fleet.
     pub hosts: u32,
     /// Number of databases with one host each.
     pub databases: u32,
@@ -42,7 +42,6 @@ pub struct Fleet {
     pub stop: Arc<AtomicBool>,
 }
 
-/// The measurements of a command.
 struct Measured {
     what: String,
     seconds: f64,

@@ -1,4 +1,4 @@
-//! The machine of a benchmark: a description, the core to run on, and the test files.
+//! Describes the machine of a benchmark, selects the core to run on, and creates test files.
 
 use anyhow::{Context, Result, bail};
 use nix::errno::Errno;
@@ -48,7 +48,8 @@ fn first_line(command: &mut Command) -> Result<String> {
     }
 }
 
-/// Returns the last core that this process may use. The first cores handle more interrupts.
+/// Returns the last core that this process may use. Benchmarks run on this core because the first
+/// cores handle more interrupts.
 pub fn last_allowed_core() -> Result<usize> {
     let status =
         std::fs::read_to_string("/proc/self/status").context("cannot read /proc/self/status")?;
@@ -66,7 +67,7 @@ pub fn on_path(program: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(program)).find(|file| file.is_file())
 }
 
-/// Creates a sparse file, which has no data blocks.
+/// Creates a sparse file without data blocks.
 pub fn make_sparse_file(path: &Path, bytes: u64) -> Result<()> {
     let file = File::create_new(path).with_context(|| format!("cannot create {path:?}"))?;
     file.set_len(bytes).with_context(|| format!("cannot extend {path:?}"))
@@ -155,8 +156,8 @@ pub fn make_tree(
     Ok(())
 }
 
-/// Moves a file or a directory tree into a folder, which is created if missing, and truncates all
-/// moved files. This frees the data but keeps names and inodes.
+/// Moves a file or a directory tree into a folder and truncates all moved files, which frees their
+/// data but keeps their inodes. The folder is created if it does not exist.
 pub fn empty_into(path: &Path, folder: &Path) -> Result<()> {
     create_dir_all(folder).with_context(|| format!("cannot create {folder:?}"))?;
     let number = folder.read_dir().map_or(0, Iterator::count);

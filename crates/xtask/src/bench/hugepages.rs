@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 /// File that contains the number of huge pages in the pool (proc_sys_vm(5)).
 const POOL: &str = "/proc/sys/vm/nr_hugepages";
 
-/// Reserved huge pages. The pool gets its old size back on drop.
+/// Reserved huge pages. Dropping the value restores the old size of the pool.
 pub struct HugePages {
     before: Option<u64>,
 }

@@ -1,14 +1,15 @@
-//! `bench mpi`: several processes on one file system, compared with IOR, the usual benchmark of
-//! parallel file systems. The three cases are those of IOR: a file for each process, one shared
-//! file in segments, and one shared file in strides.
+//! `bench mpi`: compares halfpower with IOR, the usual benchmark of parallel file systems. Both
+//! tools run several processes on one file system. The three cases are those of IOR: one file for
+//! each process, one shared file in segments, and one shared file in strides.
 //!
-//! Both tools use the same launcher, the same number of processes and the same files, which are
-//! written completely beforehand. Each process issues one direct request of 1 MiB at a time, and
-//! there is no flush at the end. The rate of either tool is the number of all bytes divided by the
-//! time from the first start to the last end, as IOR reports it. The limit applies to buffers of
-//! ordinary pages, which IOR uses. halfpower also runs with huge pages, its default, with which a
-//! large request has fewer memory segments. Needs mpirun of Open MPI and IOR 4
-//! (github.com/hpc/ior).
+//! Both tools use the same launcher, number of processes and files. The files are written
+//! completely beforehand. Each process issues one direct request of 1 MiB at a time, and there is
+//! no flush at the end. As in the reports of IOR, the rate is the total number of bytes divided by
+//! the time from the first start of a process to the last end.
+//!
+//! IOR uses buffers of ordinary pages, so the limit applies to halfpower with the same buffers.
+//! halfpower also runs with huge pages, its default. Large requests then have fewer memory
+//! segments. The benchmark needs mpirun of Open MPI and IOR 4 (github.com/hpc/ior).
 
 use super::host;
 use super::statistics::estimate;
@@ -21,12 +22,12 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Maximum difference between the two rates, as a fraction of IOR's rate.
+/// Maximum difference between the rates of halfpower and IOR, as a fraction of IOR's rate.
 const AGREEMENT: f64 = 0.1;
 const MIB: f64 = 1024.0 * 1024.0;
 const REQUEST_BYTES: u64 = 1 << 20;
-/// Maximum number of processes. IOR numbers the files of the processes with eight digits. With up
-/// to ten processes, all numbers are seven zeros and one digit, as `own_file` requires.
+/// Maximum number of processes. IOR appends the number of the process to file names, with eight
+/// digits. `own_file` requires that the first seven digits are zero.
 pub const RANKS_MAX: u32 = 10;
 
 /// How the processes share files.
@@ -46,7 +47,7 @@ enum Direction {
     Read,
 }
 
-/// The kind of memory pages of halfpower's buffers.
+/// The size of the memory pages in halfpower's buffers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pages {
     /// Ordinary pages of 4 KiB, which IOR uses.
@@ -111,7 +112,7 @@ impl Pages {
 }
 
 impl Bench {
-    /// Runs a case with writes and with reads.
+    /// Measures a case, first with writes and then with reads, and returns its rows.
     pub fn run(&self, case: Case) -> Result<Vec<Row>> {
         let files = self.lay_out(case)?;
         let mut rows = Vec::new();
@@ -220,7 +221,7 @@ impl Bench {
         words
     }
 
-    /// Returns the command that launches a program in all processes.
+    /// Returns the `mpirun` command that starts one process of a program for each rank.
     fn launch(&self, program: &Path) -> Command {
         let mut command = Command::new(&self.mpirun);
         // Without these variables, Open MPI refuses to start as root.
@@ -236,10 +237,10 @@ fn own_file(rank: &str) -> String {
     format!("own.0000000{rank}")
 }
 
-/// Runs a command and returns its standard output. The command must succeed, or end with the exit
-/// code for an invalid result, because short trials can make a result invalid.
+/// Runs a command and returns its standard output. The exit code for an invalid result is not an
+/// error, because short trials can make a result invalid.
 fn output_of(command: &mut Command) -> Result<String> {
-    /// Exit code of halfpower for a result with the verdict invalid.
+    /// Exit code of halfpower if the verdict is invalid.
     const INVALID: i32 = 5;
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     if !output.status.success() && output.status.code() != Some(INVALID) {
@@ -249,8 +250,8 @@ fn output_of(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Parses the JSON of `halfpower run --mpi` and returns the rate until the last rank was done
-/// (bytes per second).
+/// Parses the JSON of `halfpower run --mpi` and returns the total rate until the end of the last
+/// rank (bytes per second).
 fn rate_of_halfpower(text: &str, ranks: u32, bytes: u64) -> Result<f64> {
     let start = text.find('{').context("halfpower printed no JSON")?;
     let json: Value = serde_json::from_str(&text[start..]).context("halfpower: invalid JSON")?;
@@ -265,7 +266,7 @@ fn rate_of_halfpower(text: &str, ranks: u32, bytes: u64) -> Result<f64> {
     summary["last_done_bytes_per_s"].as_f64().context("halfpower printed no last_done_bytes_per_s")
 }
 
-/// Parses the JSON of IOR and returns the rate of the only repetition (bytes per second).
+/// Parses the JSON of IOR and returns the rate (bytes per second).
 fn rate_of_ior(text: &str, access: &str) -> Result<f64> {
     let json: Value = serde_json::from_str(text).context("IOR: invalid JSON")?;
     let results = json["tests"][0]["Results"].as_array().context("IOR wrote no results")?;

@@ -6,16 +6,17 @@ use super::streams::Tool;
 const SIZES: [&str; 3] = ["256k", "1m", "4m"];
 /// Queue depths with which fio is measured.
 const DEPTHS: [u32; 3] = [1, 4, 8];
-/// Number of 2 MiB huge pages to reserve. They hold twice the largest amount of data that any fio
-/// setting has in flight.
+/// Number of 2 MiB huge pages to reserve. They hold twice the largest amount of data that fio has
+/// in flight (8 requests of 4 MiB).
 pub const HUGE_PAGES: u64 = 2 * (4 * 8) / 2;
 
-/// Returns the kinds of buffer memory of fio: the default, and huge pages if they were reserved.
+/// Returns the values of fio's `--iomem`: the default, and huge pages if they were reserved.
 fn memories(huge: bool) -> &'static [&'static str] {
     if huge { &["malloc", "mmaphuge"] } else { &["malloc"] }
 }
 
-/// Returns all settings of fio with io_uring and direct I/O.
+/// Returns fio with io_uring and direct I/O, in all combinations of buffer memory, request size and
+/// queue depth.
 fn fio_settings(huge: bool, flags: &str) -> Vec<Tool> {
     let mut tools = Vec::new();
     for memory in memories(huge) {
@@ -34,7 +35,7 @@ fn fio_settings(huge: bool, flags: &str) -> Vec<Tool> {
     tools
 }
 
-/// Returns the candidates for the fastest reader of a cold file.
+/// Returns tools that read a file. The fastest on a cold file is compared with seqio.
 pub fn readers(fio: bool, huge: bool) -> Vec<Tool> {
     let mut tools = vec![cat()];
     for size in ["1M", "4M"] {
@@ -52,14 +53,14 @@ pub fn readers(fio: bool, huge: bool) -> Vec<Tool> {
     tools
 }
 
-/// Returns fio with requests of 1 MiB at depth 8 and otherwise default settings.
+/// Returns fio with direct reads of 1 MiB, io_uring and depth 8. All other settings are defaults.
 pub fn default_reader() -> Tool {
     let flags = "--filename={from} --rw=read --direct=1 --ioengine=io_uring --bs=1m --iodepth=8";
     Tool::fio("fio 1m x 8 default", flags)
 }
 
-/// Returns settings of fio with one request size and depth. The caller chooses the setting that
-/// uses the least CPU time.
+/// Returns fio with one request size and depth, and with different settings that affect its CPU
+/// time. The caller chooses the setting that uses the least CPU time.
 pub fn readers_with(request_kib: u64, depth: u64, huge: bool) -> Vec<Tool> {
     let lean = "--fixedbufs --registerfiles --gtod_reduce=1";
     let batched = "--iodepth_batch_complete_min=1 --iodepth_batch_complete_max=32";
@@ -79,7 +80,7 @@ pub fn readers_with(request_kib: u64, depth: u64, huge: bool) -> Vec<Tool> {
     tools
 }
 
-/// Returns the candidates for the fastest writer of a new durable file.
+/// Returns fio settings that write and flush a new file. The fastest is compared with seqio.
 pub fn writers(huge: bool) -> Vec<Tool> {
     let mut tools = Vec::new();
     for fallocate in ["native", "none"] {
@@ -96,7 +97,7 @@ pub fn writers(huge: bool) -> Vec<Tool> {
     tools
 }
 
-/// Returns the usual command to write a durable file.
+/// Returns `dd` with `conv=fsync`, the usual command to write a file durably.
 pub fn durable_dd() -> Tool {
     let line = "dd if=/dev/zero of={to} bs=64k iflag=count_bytes count={bytes} conv=fsync \
                 status=none";

@@ -1,24 +1,24 @@
 //! Fragments free memory, to imitate a machine that has been up for days.
 //!
-//! A request needs one segment per physically contiguous run of pages, and a device accepts a
-//! limited number of segments (virtio: 254). On a freshly booted machine, neighbouring pages are
-//! often contiguous, so a program gets large segments without huge pages. After days of use, a
-//! program gets large segments only with huge pages.
+//! A request has one memory segment for each run of physically contiguous pages, and a device
+//! accepts a limited number of segments per request (virtio: 254). On a freshly booted machine,
+//! neighbouring pages of a buffer are often physically contiguous, so segments are large even
+//! without huge pages. After days of use, only huge pages give large segments.
 
 use anyhow::{Context, Result};
 use nix::fcntl::{FallocateFlags, fallocate};
 use std::fs::File;
 use std::io::Write;
 
-/// Mount point of a file system in memory, which uses 4 KiB pages by default (shmem).
+/// Mount point of a tmpfs, which uses 4 KiB pages by default.
 const MEMORY: &str = "/dev/shm";
-/// Amount of memory to allocate (bytes). Every second page of this memory is freed again. The freed
-/// pages are far more memory than a benchmark uses.
+/// Amount of memory to allocate (bytes). Every second page is freed again. The freed half is far
+/// more memory than a benchmark uses.
 const BYTES: u64 = 1 << 30;
 const PAGE_BYTES: u64 = 4096;
 
-/// Fills a file in memory and frees every second page of the file. Until the returned file is
-/// dropped, the freed pages are not contiguous.
+/// Fills a file in memory and frees every second page of the file. The freed pages are not
+/// contiguous until the returned file is dropped, which also frees the other pages.
 pub fn memory() -> Result<File> {
     every_other_page(BYTES)
 }

@@ -1,13 +1,13 @@
 //! `cargo xtask bench seqio`: compares the crate `seqio` and `halfpower copy` with fio, dd, cat and
 //! cp on this machine.
 //!
-//! The tools are processes (timed by `streams`) that run in turns, with caches dropped before each
-//! run. The best settings of the other tools are chosen in separate rounds first. The cases are
-//! `read`, `hot` (from the page cache), `write` (a new durable file), `copy`, `tree` (many small
-//! files), `memory`, `adaptors` (overhead of the std and tokio traits), and comparisons with the
-//! usual tools in the module `replaced`: `random`, `small`, `pipe`, `tmpfs` and `checksum`. The
-//! benchmark builds the release examples of the crate and, if needed, the program. Cold cases need
-//! root to drop caches. Skipped cases are listed with the reason. Results are printed, not stored.
+//! Separate rounds first choose the best settings of the other tools. Then the tools run in turns
+//! (see the module `streams`). Caches are dropped before each run of a cold case, which needs root.
+//! The cases are `read`, `hot` (from the page cache), `write` (a new file, with a flush), `copy`,
+//! `tree` (many small files), `memory` and `adaptors` (overhead of the std and tokio traits). The
+//! module `replaced` adds `random`, `small`, `pipe`, `tmpfs` and `checksum`. The benchmark builds
+//! the release examples of the crate and, if needed, the program. Skipped cases are listed with the
+//! reason. Results are printed, not stored.
 
 mod replaced;
 
@@ -21,15 +21,15 @@ use super::{host, repository};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
-/// Number of rounds in which the best setting of another tool is chosen.
+/// Number of rounds that are used to choose the best setting of another tool.
 const CHOOSING_ROUNDS: u32 = 3;
-/// Size of a file that is so small that a run costs only the start-up of the tool (bytes).
+/// Size of a small file (bytes). The cost of a run on it is little more than the tool's start-up.
 const SMALL_BYTES: u64 = 1 << 20;
-/// CPU time above which a reader through the page cache counts as expensive (s/GiB).
+/// CPU time above which `cat` counts as expensive (s/GiB).
 const EXPENSIVE_CAT: f64 = 0.4;
-/// Maximum number of rounds that have a long pause before each run.
+/// Maximum number of rounds in the comparison that has a long pause before each run.
 const RESTED_ROUNDS: u32 = 5;
-/// Maximum memory of a stream in addition to the memory of its requests (bytes).
+/// Maximum memory of a stream in addition to the buffers of its requests (bytes).
 const MEMORY_BESIDES_BYTES: u64 = 8 << 20;
 /// Number of runs of each stream. The median of their peak memory is reported.
 const MEMORY_RUNS: u32 = 3;
@@ -43,14 +43,14 @@ const TREE_KIB: std::ops::RangeInclusive<u32> = 1..=64;
 const GIB: f64 = (1_u64 << 30) as f64;
 const MIB: f64 = (1_u64 << 20) as f64;
 
-/// A comparison, selected by --only.
+/// A comparison that `--only` can select.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
     /// Reads of a cold file, block by block
     Read,
     /// Reads of a file in the page cache
     Hot,
-    /// Writes of a new file, until it is durable
+    /// Writes of a new file, including the flush
     Write,
     /// `halfpower copy` of one file
     Copy,
@@ -173,8 +173,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Compares adaptive with fixed queue depth. The number of rounds is higher than in other
-    /// cases, because the tolerated difference is only 3%.
+    /// Compares reads with an adaptive queue depth with reads at a fixed depth. Runs more rounds
+    /// than other cases, because the tolerated difference is only 3%.
     fn read_adaptive(&mut self, data: &Places) -> Result<()> {
         let tools = [self.consume("fixed", "none"), self.consume("blocks", "none")];
         let rounds = 3 * self.stage.rounds;
@@ -183,8 +183,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Compares the CPU time of reading with the CPU time of fio. The start-up of both tools is not
-    /// included.
+    /// Compares the CPU time of seqio for reads with the CPU time of fio, without the start-up of
+    /// the tools. Then does the same with `cat`.
     fn read_cpu(&mut self, data: &Places) -> Result<()> {
         if !self.is_skipped("read, CPU of fio", self.no_fio()) {
             let plan = self.requests(data)?;
@@ -199,9 +199,9 @@ impl Lab {
         self.read_cpu_of_cat(data)
     }
 
-    /// Compares the CPU time of reading with the CPU time of `cat`, which reads through the page
-    /// cache. `cat` is expensive after a hypervisor has taken back idle memory, because each page
-    /// then causes a fault on the host. Only rounds in which `cat` is expensive count.
+    /// Compares the CPU time of seqio for reads with the CPU time of `cat`, which uses the page
+    /// cache. If a hypervisor has taken back idle memory, `cat` is expensive, because each new page
+    /// causes a fault on the host. The limit applies only to rounds in which `cat` is expensive.
     fn read_cpu_of_cat(&mut self, data: &Places) -> Result<()> {
         let tools = [self.consume("blocks", "none"), rivals::cat()];
         let rounds = self.stage.rounds.min(RESTED_ROUNDS);
@@ -210,7 +210,7 @@ impl Lab {
         let expensive: (Vec<f64>, Vec<f64>) = all.filter(|(_, cat)| *cat > EXPENSIVE_CAT).unzip();
         let what = format!("CPU s/GiB, {} of {rounds} rounds", expensive.1.len());
         if expensive.1.is_empty() {
-            let why = format!("cat never used more than {EXPENSIVE_CAT} s/GiB");
+            let why = format!("cat never used more than {EXPENSIVE_CAT} s of CPU time per GiB");
             self.skipped.push(format!("read, CPU of cat: {why}"));
             let sides = Side::of(&tools, [ours, cat]);
             self.compare("read", "CPU s/GiB, cheap cat", sides, false, Bar::None);
@@ -221,7 +221,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Measures the CPU time of two tools in every round, without their start-up (s/GiB).
+    /// Measures the CPU time of two tools in every round, minus the CPU time of their start-up
+    /// (s/GiB).
     fn costs(
         &self,
         name: &str,
@@ -246,7 +247,8 @@ impl Lab {
         let data = self.data()?;
         let mut file = std::fs::File::open(&data.from).context("cannot open the data file")?;
         std::io::copy(&mut file, &mut std::io::sink()).context("cannot read the data file")?;
-        // A run takes only a tenth of a second, so both tools are timed as whole processes.
+        // A run takes only a tenth of a second, so start-up matters. Both tools are therefore timed
+        // as whole processes.
         let tools = [rivals::cat(), self.consume("blocks", "none").timed_as_process()];
         let rounds = self.turns("hot", &tools, &data, Before::AsItIs)?;
         self.rate("hot", &rounds, &tools, (1, 0), 0.95);
@@ -288,7 +290,8 @@ impl Lab {
                 self.rate("copy", &rounds, &tools, (1, rival), 1.3);
                 self.cpu("copy", &rounds, &tools, (1, rival), Bar::None);
             } else {
-                // The device is the limit, so the same rate must be reached with less CPU time.
+                // The device limits both tools, so halfpower must reach the same rate with less CPU
+                // time.
                 self.rate("copy", &rounds, &tools, (1, rival), 0.97);
                 self.cpu("copy", &rounds, &tools, (1, rival), Bar::AtMost(0.6));
             }
@@ -368,9 +371,9 @@ impl Lab {
             return Ok(());
         }
         let data = self.data()?;
-        // Each interface is compared with `blocks`, which does not copy. The limit applies only to
-        // the consumer that looks at all bytes. For the other consumer, the cost of copying
-        // dominates, so its ratio has no limit.
+        // Each interface is compared with `blocks`, which does not copy data. The consumer `lines`
+        // reads every byte. The consumer `none` does not, so its CPU time is mostly the cost of
+        // copies, and the ratio has no limit.
         for (consumer, bar) in [("lines", Bar::AtMost(1.15)), ("none", Bar::None)] {
             // The cost of Read and AsyncRead depends on the size of the caller's buffer.
             let ways = ["read", "bufread", "blocks", "async", "asyncbuf"];
@@ -396,7 +399,7 @@ impl Lab {
     }
 }
 
-/// A tool of a comparison, with its figure in every round.
+/// One of the two tools of a comparison, with its measured value in each round.
 struct Side<'a> {
     name: &'a str,
     values: Vec<f64>,
@@ -414,7 +417,7 @@ fn rate_ratios(rounds: &Rounds, ours: usize, theirs: usize) -> Vec<f64> {
 }
 
 impl Lab {
-    /// Adds a row of rates, where more is better.
+    /// Adds a row that compares the rates of two tools.
     fn rate(
         &mut self,
         case: &'static str,
@@ -431,7 +434,7 @@ impl Lab {
         self.compare(case, "MB/s", [side(ours), side(theirs)], true, Bar::AtLeast(bar));
     }
 
-    /// Adds a row of CPU times per GiB, which include the start-up of the tools.
+    /// Adds a row that compares the CPU times per GiB of two tools, including their start-up.
     fn cpu(
         &mut self,
         case: &'static str,
@@ -448,7 +451,8 @@ impl Lab {
         self.compare(case, "CPU s/GiB", [side(ours), side(theirs)], false, bar);
     }
 
-    /// Adds a row with the median figures of both tools and the median of the ratios.
+    /// Adds a row with the median value of each tool, and the median ratio of their values in the
+    /// same round.
     fn compare(
         &mut self,
         case: &'static str,
@@ -490,7 +494,7 @@ impl Lab {
         self.stage.turns(name, rounds, tools, places, before)
     }
 
-    /// Chooses the fastest of several tools, which are measured in separate rounds.
+    /// Measures several tools in separate rounds and returns the fastest.
     fn choose(&self, name: &str, tools: Vec<Tool>, places: &Places) -> Result<Tool> {
         let name = format!("{name}, choosing");
         let rounds = self.turns_of(CHOOSING_ROUNDS, &name, &tools, places, Before::Cold)?;
@@ -530,7 +534,7 @@ impl Lab {
         Requests::of(&self.consume("blocks", "none").output(data)?)
     }
 
-    /// Records a skipped case if there is a reason `why`. Returns whether the case is skipped.
+    /// Returns true if `why` contains a reason to skip the case, and records the reason.
     fn is_skipped(&mut self, what: &str, why: Option<String>) -> bool {
         let skipped = why.is_some();
         self.skipped.extend(why.map(|why| format!("{what}: {why}")));
@@ -541,8 +545,8 @@ impl Lab {
         (!self.has_fio).then(|| "fio is missing: install the package `fio`".to_string())
     }
 
-    /// Returns the release program. If there is a reason `cannot`, or the program has no subcommand
-    /// `copy`, records a skipped case and returns None.
+    /// Builds the release program and returns its path. Returns None and records a skipped case if
+    /// `cannot` contains a reason, or if the program has no subcommand `copy`.
     fn program(&mut self, case: &str, cannot: Option<String>) -> Result<Option<PathBuf>> {
         if self.is_skipped(case, cannot) {
             return Ok(None);
@@ -560,14 +564,14 @@ impl Lab {
         Places { from: folder.join(from), to: folder.join("new"), spent: None, bytes }
     }
 
-    /// Returns the paths with the data file, which the first call writes.
+    /// Returns the paths of a run that reads the data file. The first call creates this file.
     fn data(&self) -> Result<Places> {
         let places = self.places("data", self.bytes);
         self.lay_out(&places.from, places.bytes)?;
         Ok(places)
     }
 
-    /// Returns the paths with a small file, on which a run costs only the start-up of the tool.
+    /// Returns the paths of a run that reads a small file, to measure the start-up of the tool.
     fn small(&self) -> Result<Places> {
         let places = self.places("small", SMALL_BYTES);
         self.lay_out(&places.from, places.bytes)?;
@@ -586,7 +590,7 @@ impl Lab {
     }
 }
 
-/// Request size and queue depth that an example of seqio prints.
+/// Request size, queue depth and maximum queue depth that an example of seqio prints.
 #[derive(Debug, PartialEq)]
 struct Requests {
     bytes: u64,

@@ -1,4 +1,4 @@
-//! Median, quantiles and the percentile bootstrap of the median, for samples of a dozen ratios.
+//! Computes quantiles, and bootstrap intervals of the median, for samples of about a dozen values.
 //!
 //! This module does not use the crate `analysis`, so that the benchmarks are independent of the
 //! code under test.
@@ -46,9 +46,9 @@ pub fn estimate(sample: &[f64]) -> Estimate {
     }
 }
 
-/// Computes the spread of the ratios of identical runs: the 95% range of the ratios and their
-/// inverses. The inverses are included because the order of two identical runs is irrelevant. The
-/// ends of the range are therefore inverses of each other, apart from interpolation.
+/// Computes the range that contains 95% of the ratios of identical runs. The inverse of each ratio
+/// is included, because the order of two identical runs does not matter. The ends of the range are
+/// therefore inverses of each other, apart from interpolation.
 pub fn spread_of_identical(ratios: &[f64]) -> (f64, f64) {
     let both: Vec<f64> = ratios.iter().flat_map(|ratio| [*ratio, ratio.recip()]).collect();
     (quantile(&both, 0.025), quantile(&both, 0.975))

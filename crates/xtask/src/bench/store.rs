@@ -1,8 +1,9 @@
-//! `cargo xtask bench store`: how long commands of the program take on a large results database.
+//! `cargo xtask bench store`: measures how long halfpower's commands take on a large results
+//! database.
 //!
-//! The program stores a simulated sweep of 50 points, and the `sqlite3` shell copies this run many
-//! times, with other hosts, labels, times and rates. Each command runs five times. The median of
-//! the wall time, which includes the start-up, is compared with a limit.
+//! halfpower stores a simulated sweep of 50 points. The `sqlite3` shell then copies this run many
+//! times and gives each copy a different host, label, time and rate. Each command runs five times.
+//! The median wall time, including the start-up, is compared with a limit.
 
 use super::clock::timed;
 use super::host;
@@ -24,10 +25,10 @@ const RUNS_PER_LABEL: u32 = 100;
 /// Number of executions of each command.
 const REPETITIONS: usize = 5;
 
-/// A command and its time limit (s). The limit is None if the command has no limit.
+/// A command line and its time limit (s). None if there is no limit.
 type Question = (&'static str, Option<f64>);
 
-/// The measured commands. In an argument, `~` is replaced by a space.
+/// The measured commands. Spaces separate arguments. `~` is a space within an argument.
 const QUESTIONS: [Question; 10] = [
     ("--version", None),
     ("runs list", Some(0.2)),
@@ -99,7 +100,7 @@ impl Store {
         Ok(std::fs::metadata(&path)?.len())
     }
 
-    /// Returns the SQL statements that copy the first run many times.
+    /// Returns the SQL statements that create all other runs as copies of the first run.
     fn copies(&self, path: &Path) -> Result<String> {
         let columns = |table: &str, without: &str| {
             let sql = format!(

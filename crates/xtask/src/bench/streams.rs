@@ -1,11 +1,13 @@
-//! Processes that read, write or copy a file: their command lines, the duration and CPU time of a
-//! run, and the state of the machine before it.
+//! Runs tools that read, write or copy a file, and measures the duration and CPU time of each run.
+//! Before each run, brings the page cache into a known state.
 //!
-//! The duration is that of the whole process, with two exceptions. fio takes a quarter of a second
-//! to start, so the duration that fio reports is used, which favours fio. The examples of seqio
-//! also report their duration, which begins before the file is opened and memory is allocated, and
-//! ends when all data are read or durable. CPU time covers the process and its children. Runs are
-//! not pinned, so kernel threads for writeback use the other cores as usual.
+//! The duration is that of the whole process, except for fio and the examples of seqio, which
+//! report it. For fio, the reported duration excludes a start-up of a quarter of a second, which
+//! favours fio. For an example of seqio, it begins before the file is opened and memory is
+//! allocated, and ends when all data are read or durable.
+//!
+//! The CPU time covers the process and its children. Runs are not pinned to a core, so that the
+//! kernel threads for writeback use the other cores as usual.
 
 use super::clock::{pause, timed};
 use super::host;
@@ -20,14 +22,14 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// File that, when written, makes the kernel drop its clean caches (proc_sys_vm(5)).
+/// A write to this file makes the kernel drop clean caches (proc_sys_vm(5)).
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
 /// Range of the random pause before a run (s). The pause varies because the cost of allocating
 /// memory depends on the time since the memory was freed.
 const PAUSES: (f64, f64) = (0.2, 0.6);
-/// Length of the pause after which a hypervisor has taken back free memory (s).
+/// Duration of a pause that gives a hypervisor enough time to take back free memory (s).
 const REST_SECONDS: u32 = 20;
-/// Number of runs whose median CPU time is the start-up cost of a tool.
+/// Number of runs that measure the start-up cost of a tool. The median is used.
 const START_UPS: u32 = 11;
 
 /// Values of the placeholders `{from}`, `{to}` and `{bytes}` in command lines.
@@ -37,15 +39,16 @@ pub struct Places {
     pub from: PathBuf,
     /// Output file or directory tree, which is removed before and after each run.
     pub to: PathBuf,
-    /// Folder into which outputs are moved after a run, with all files truncated. For some minutes,
-    /// ext4 does not reuse the inodes of removed files, and searching for other inodes would slow
-    /// down the next run that creates many files. None if outputs are removed instead.
+    /// Folder to which the output of each run is moved, with all files truncated. None if outputs
+    /// are removed instead. If many files were removed, the next run would be slower, because ext4
+    /// does not reuse their inodes for some minutes and must search for other inodes.
     pub spent: Option<PathBuf>,
     /// Size of the input and of the output (bytes).
     pub bytes: u64,
 }
 
-/// The source of the duration of a run: the whole process, fio's report, or the example's report.
+/// What measures the duration of a run: the benchmark (for the whole process), fio, or the example
+/// of seqio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Timer {
     Process,
@@ -72,21 +75,21 @@ pub struct Run {
 }
 
 impl Tool {
-    /// Creates a tool from a command whose words contain no spaces. Placeholders are replaced when
+    /// Creates a tool from a command line, which is split at spaces. Placeholders are replaced when
     /// the tool runs.
     pub fn new(name: &str, line: &str) -> Tool {
         let words = line.split_whitespace().map(String::from).collect();
         Tool { name: name.to_string(), words, timer: Timer::Process }
     }
 
-    /// Creates a tool from the path of a program of this project.
+    /// Creates a tool from the path of a program, followed by the arguments in `line`.
     pub fn of_program(name: &str, program: &Path, line: &str) -> Tool {
         let mut tool = Tool::new(name, line);
         tool.words.insert(0, program.to_string_lossy().into_owned());
         tool
     }
 
-    /// Creates a tool from an example of seqio, which reports its duration.
+    /// Creates a tool from an example program of seqio. The example reports its own duration.
     pub fn example(name: &str, program: &Path, line: &str) -> Tool {
         Tool { timer: Timer::Example, ..Tool::of_program(name, program, line) }
     }
@@ -95,7 +98,7 @@ impl Tool {
         Tool { timer: Timer::Process, ..self }
     }
 
-    /// Appends a number to the command of the tool, and the number and its unit to the tool's name.
+    /// Appends a number to the command line, and the number with its unit to the name of the tool.
     pub fn with(mut self, number: &str, unit: &str) -> Tool {
         self.words.push(number.to_string());
         self.name += &format!(", {number} {unit}");
@@ -108,13 +111,14 @@ impl Tool {
         Tool { name: name.to_string(), words, timer: Timer::Process }
     }
 
-    /// Creates a tool from a job of fio, which reports its duration.
+    /// Creates a tool that runs fio with these flags. The duration is the one that fio reports.
     pub fn fio(name: &str, flags: &str) -> Tool {
         let line = format!("fio --name=peer --output-format=json --size={{bytes}} {flags}");
         Tool { timer: Timer::Fio, ..Tool::new(name, &line) }
     }
 
-    /// Returns a tool in which another program starts this tool.
+    /// Returns a tool that runs `program` with `flags` and then the command line of this tool as
+    /// arguments.
     pub fn under(&self, program: &Path, flags: &[&str]) -> Tool {
         let mut words = vec![program.to_string_lossy().into_owned()];
         words.extend(flags.iter().map(|flag| flag.to_string()));
@@ -176,7 +180,7 @@ fn example_seconds(text: &str) -> Result<f64> {
 }
 
 /// Parses fio's JSON and returns the duration of the job, including the flush (s). Fails if the job
-/// did not move all bytes.
+/// did not transfer all bytes.
 fn fio_seconds(text: &str, bytes: u64) -> Result<f64> {
     let start = text.find('{').ok_or_else(|| anyhow!("fio printed no JSON"))?;
     let json: Value = serde_json::from_str(&text[start..]).context("fio printed no valid JSON")?;
@@ -202,11 +206,11 @@ pub enum Before {
     Cold,
     /// The page cache is empty, and a pause lets a hypervisor take back free memory.
     Rested,
-    /// The page cache is unchanged since earlier runs.
+    /// The page cache still holds pages of earlier runs.
     AsItIs,
 }
 
-/// The environment of a comparison, and its number of rounds.
+/// Settings that all comparisons share.
 pub struct Stage {
     /// Number of rounds of a comparison.
     pub rounds: u32,
@@ -214,11 +218,11 @@ pub struct Stage {
     pub folder: PathBuf,
     /// Flag that a signal sets to stop the comparison.
     pub stop: Arc<AtomicBool>,
-    /// Random generator that chooses the pauses.
+    /// Random generator for the length of the pause before each run.
     pub random: RefCell<fastrand::Rng>,
 }
 
-/// The runs of every round, in the order of the tools.
+/// The runs of all rounds. Each round contains one run of each tool.
 pub struct Rounds(pub Vec<Vec<Run>>);
 
 impl Stage {
@@ -227,7 +231,7 @@ impl Stage {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Runs the tools in turns.
+    /// Runs each tool once per round, in alternating order. The output is removed after each run.
     pub fn turns(
         &self,
         name: &str,
@@ -265,7 +269,7 @@ impl Stage {
         Ok(())
     }
 
-    /// Measures the CPU time of the start-up of a tool, on a small file (s).
+    /// Measures the CPU time that a tool needs to start, with a run on a small file (s).
     pub fn start_up_cpu_seconds(&self, tool: &Tool, small: &Places) -> Result<f64> {
         let rounds =
             self.turns("start", START_UPS, std::slice::from_ref(tool), small, Before::AsItIs)?;
@@ -274,7 +278,7 @@ impl Stage {
 }
 
 impl Rounds {
-    /// Returns a figure of a tool for every round.
+    /// Returns a figure (for example the duration) of one tool in each round.
     pub fn of(&self, tool: usize, figure: impl Fn(&Run) -> f64) -> Vec<f64> {
         self.0.iter().map(|round| figure(&round[tool])).collect()
     }
@@ -283,7 +287,7 @@ impl Rounds {
         quantile(&self.of(tool, figure), 0.5)
     }
 
-    /// Returns the index of the tool with the smallest median of a figure.
+    /// Returns the index of the tool whose median figure is smallest.
     pub fn least(&self, figure: impl Fn(&Run) -> f64 + Copy) -> usize {
         let tools = 0..self.0.first().map_or(0, Vec::len);
         let by_median =

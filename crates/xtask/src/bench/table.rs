@@ -1,5 +1,5 @@
-//! The result rows of a benchmark, and the table of these rows that is printed on the terminal.
-//! Each row contains a figure and the limit that this figure must meet.
+//! Formats the results of a benchmark as a table for the terminal. Each row contains a measured
+//! figure and the limit that the figure must meet.
 
 use super::statistics::{Estimate, estimate};
 
@@ -48,7 +48,7 @@ impl Bar {
             Self::Within(limit) => format!("1 +- {limit}"),
             Self::Agreement { spread: (low, high) } => {
                 let (from, to) = AGREEMENT;
-                format!("in {from}-{to}, or in {low:.2}-{high:.2} (identical runs)")
+                format!("within {from}-{to}, or {low:.2}-{high:.2} (spread of identical runs)")
             }
         }
     }
@@ -68,8 +68,8 @@ impl Row {
         Self { case, figure: figure.to_string(), value, bar }
     }
 
-    /// Returns a row for a rate without a limit. `scale` converts the rates per second into the
-    /// unit that `figure` contains.
+    /// Returns a row for a rate without a limit. `scale` converts the rates `per_s` into the unit
+    /// that the text of `figure` contains.
     pub fn rate(case: &'static str, figure: &str, per_s: &[f64], scale: f64) -> Self {
         let scaled: Vec<f64> = per_s.iter().map(|rate| rate * scale).collect();
         Self::new(case, figure, estimate(&scaled), Bar::None)

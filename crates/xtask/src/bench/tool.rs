@@ -1,7 +1,7 @@
 //! Runs a tool once, measures its CPU time, and parses the results that the tool prints.
 //!
-//! The CPU time covers the child process and its children. It includes start-up and is measured in
-//! the same way for every tool. The rate is the one that the tool reports.
+//! The CPU time includes the start-up of the tool and all of its child processes, and is measured
+//! in the same way for every tool. The rate is the one that the tool reports.
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};
@@ -90,8 +90,8 @@ pub fn parse_halfpower(text: &str) -> Result<Report> {
     Ok(Report { requests, requests_per_s: requests / (sum("elapsed_ns")? / 1e9) })
 }
 
-/// Accepts any JSON and counts the whole command as one request, so that the CPU time per request
-/// is the CPU time of the command.
+/// Accepts any JSON and counts the whole command as one request. The CPU time per request is then
+/// the CPU time of the command.
 pub fn parse_whole(text: &str) -> Result<Report> {
     let _: Value = serde_json::from_str(text).context("the output is not JSON")?;
     Ok(Report { requests: 1.0, requests_per_s: 1.0 })
@@ -117,7 +117,7 @@ pub fn parse_fio(text: &str) -> Result<Report> {
 }
 
 /// Parses the lines `IOPS=1.95M, BW=...` that t/io_uring prints once per second. The tool does not
-/// print the number of requests, so the sum of the rates of all seconds is used as this number.
+/// print the number of requests, so this number is computed as the sum of the rates.
 pub fn parse_t_io_uring(text: &str) -> Result<Report> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("IOPS="));
     let rates: Vec<f64> =

@@ -1,13 +1,13 @@
-//! Runs the compared tools in turns, so that drift of the machine affects all tools equally. The
-//! order of the tools is reversed in every second round.
+//! Runs the compared tools alternately, so that slow changes of the machine, for example of its
+//! clock rate, affect all tools equally. Every second round runs the tools in reverse order.
 
 use anyhow::{Result, bail};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs every tool once per round and reverses the order from round to round. In an extra first
-/// round, caches and clock rates settle, so the results of this round are discarded. Returns the
-/// results of each other round in the order of the tools. Returns an error if `stop` is set or a
-/// run fails.
+/// Runs every tool once per round, in reverse order in every second round. Before the `rounds`
+/// measured rounds, one more round lets caches and clock rates settle; its results are discarded.
+/// Returns one list per measured round, with the results in the order of the tools. Returns an
+/// error if `stop` is set or a run fails.
 pub fn take_turns<T: Clone>(
     name: &str,
     rounds: u32,

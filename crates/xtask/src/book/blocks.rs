@@ -1,9 +1,9 @@
-//! A parser that finds the commands in the fenced code blocks and marked tables of a Markdown page.
+//! Finds the commands in the fenced code blocks and marked tables of a Markdown page.
 //!
-//! A block ```` ```console ```` is a session. A line `$ COMMAND` starts a command, a line that
-//! begins with `> ` continues the command, and the other lines are its output. A line `...` matches
-//! any output. An HTML comment on the line before a block or table marks how the commands are
-//! tested; see [`Mark`].
+//! A code block with the language `console` shows a session. A line `$ COMMAND` starts a command,
+//! lines that begin with `> ` continue it, and the other lines are its output. A line `...` matches
+//! any number of lines of output. An HTML comment before a block or table specifies how the
+//! commands are tested; see [`Mark`].
 
 use anyhow::{Result, bail};
 
@@ -13,19 +13,19 @@ pub enum Mark {
     /// A `console` block without a comment. Each command is run, and its output must equal the
     /// output in the page, except for numbers.
     Run,
-    /// `<!-- sample: REASON -->`: the output depends on the machine. Each command is run. The first
-    /// word of each unindented line in the page must also start an unindented line of the output,
-    /// and the order of these lines must be the same.
+    /// `<!-- sample: REASON -->`: the output depends on the machine. Each command is run. Only the
+    /// first words of the unindented lines in the page are compared: they must start unindented
+    /// lines of the output, in the same order.
     Sample,
     /// `<!-- plan -->`: each command is run with `--plan` and must succeed.
     Plan,
     /// `<!-- no-run: REASON -->`: the commands are not run.
     NoRun,
-    /// A block that is not a session and has no comment. The commands are only counted.
+    /// A block that is not `console` and has no comment. The commands are only counted.
     Unmarked,
 }
 
-/// A command of a page.
+/// A command in a page.
 #[derive(Debug, PartialEq)]
 pub struct Command {
     /// Index of the command's first line in the page.
@@ -41,15 +41,15 @@ pub struct Command {
 pub struct Block {
     /// How the commands are tested.
     pub mark: Mark,
-    /// The commands in the order of the page.
+    /// The commands, in page order.
     pub commands: Vec<Command>,
 }
 
-/// Returns all blocks and marked tables that contain commands, in the order of the page.
+/// Returns all blocks and marked tables that contain commands, in page order.
 ///
 /// # Errors
-/// If a block has no closing fence, a session does not begin with a command, a mark has no reason,
-/// or a block that is not a session is marked as a sample.
+/// If a block has no closing fence, a `console` block does not begin with a command, a mark has no
+/// reason, or a block that is not `console` is marked as a sample.
 pub fn parse(page: &str) -> Result<Vec<Block>> {
     let lines: Vec<&str> = page.lines().collect();
     let mut blocks = Vec::new();
@@ -78,7 +78,7 @@ pub fn parse(page: &str) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// Returns the mark if the line is a comment with one of the known marks.
+/// Parses a mark such as `<!-- plan -->`. None if the line is not a mark.
 fn marked(line: &str, at: usize) -> Result<Option<Mark>> {
     let comment = line.trim().strip_prefix("<!--").and_then(|rest| rest.strip_suffix("-->"));
     let Some(comment) = comment.map(str::trim) else { return Ok(None) };
@@ -114,7 +114,7 @@ fn block(
     Ok(Block { mark, commands })
 }
 
-/// Returns the commands of a session, each with the line range of its output.
+/// Returns the commands of a `console` block, each with the line range of its output.
 fn session(lines: &[&str], begin: usize, end: usize) -> Vec<Command> {
     let mut commands: Vec<Command> = Vec::new();
     let mut at = begin;
@@ -138,7 +138,7 @@ fn session(lines: &[&str], begin: usize, end: usize) -> Vec<Command> {
     commands
 }
 
-/// Returns the commands of a block that shows no output: all lines that start with `halfpower` or
+/// Returns the commands of a block that is not `console`: all lines that start with `halfpower` or
 /// `./halfpower`, with their continuation lines.
 fn listed(lines: &[&str], begin: usize, end: usize) -> Vec<Command> {
     let mut commands = Vec::new();

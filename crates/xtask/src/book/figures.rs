@@ -1,9 +1,8 @@
-//! Regenerates the figures of the documentation: runs each study, extracts one chart from the
-//! study's HTML page, and stores the chart as an SVG file in `docs/figures`.
+//! Regenerates the figures of the documentation. Runs each study or survey, extracts one chart from
+//! its HTML page, and stores the chart as an SVG file in `docs/figures`.
 //!
-//! Most studies run on a simulated system, so their figures are the same on every machine. The
-//! style sheet of the page has a light and a dark colour scheme. The SVG file contains only the
-//! light scheme, and has a legend.
+//! Most studies run on a simulated system, so their figures are the same on every machine. An SVG
+//! file contains the chart in light colours and a legend.
 
 use super::session::Session;
 use anyhow::{Context, Result, ensure};
@@ -13,7 +12,7 @@ use std::path::Path;
 struct Figure {
     /// File name in `docs/figures`, without `.svg`.
     name: &'static str,
-    /// Arguments of `halfpower` for the command that writes the HTML page.
+    /// Arguments of the `halfpower` command whose HTML page contains the chart.
     command: &'static str,
     /// Id of the chart in the HTML page.
     chart: &'static str,
@@ -24,7 +23,7 @@ const fn figure(name: &'static str, command: &'static str, chart: &'static str) 
 }
 
 /// The figures of the studies, in the order of `halfpower study --list`, then the figures of the
-/// field guide. The studies of the target `.` give different figures on different machines.
+/// field guide. Figures with the target `.` depend on the machine.
 const FIGURES: &[Figure] = &[
     figure("out-of-box", "study out-of-box sim:sata-hdd-7200 --quick", "out-of-box-0"),
     figure("request-size", "study request-size sim:sata-ssd --quick", "request-size-0"),
@@ -76,21 +75,21 @@ const FIGURES: &[Figure] = &[
     ),
 ];
 
-/// Id of the chart of a survey that shows the throughput over time.
+/// Id of the chart of throughput over time in the page of a survey.
 const OVER_TIME: &str = "throughput-over-time";
 
 /// Width of the chart's view box.
 const WIDTH: u32 = 560;
-/// Width of the space left of the chart, for labels that extend beyond the view box.
+/// Width of the left margin, for labels that extend beyond the view box.
 const MARGIN: u32 = 24;
-/// Height of the title and of a row of the legend.
+/// Height of the title, and of each row of the legend.
 const ROW: u32 = 20;
 /// Assumed width of a letter in the legend.
 const LETTER: usize = 7;
 /// Width of the line sample and the space around it in a legend entry.
 const SIGN: usize = 50;
 
-/// Rules of the page's style sheet that the SVG file needs.
+/// The style rules of the HTML page that the SVG file needs.
 const STYLE: &str = "text{font:12.5px system-ui,sans-serif;fill:#556270}\
     text.x,text.empty,text.middle{text-anchor:middle}text.y,text.end{text-anchor:end}\
     text.name,text.guide,text.category,text.key{fill:#16202b}\
@@ -107,7 +106,7 @@ const STYLE: &str = "text{font:12.5px system-ui,sans-serif;fill:#556270}\
     .c0{--c:#0072b2}.c1{--c:#d55e00}.c2{--c:#00805d}.c3{--c:#b0558a}.c4{--c:#a87000}\
     .c5{--c:#2889bf}.c6{--c:#7d7300}.c7{--c:#4a4f57}";
 
-/// Regenerates the figures whose name contains `only`, or all if `only` is None.
+/// Regenerates the figures whose name contains `only`, or all figures if `only` is None.
 ///
 /// # Errors
 /// If a study fails, or its page does not contain the chart.
@@ -129,7 +128,8 @@ pub fn write(root: &Path, program: &Path, scratch: &Path, only: Option<&str>) ->
     Ok(())
 }
 
-/// Returns a chart of an HTML page as a complete SVG file. None if the page has no such chart.
+/// Extracts the chart with the id `chart` from an HTML page and returns it as a complete SVG file.
+/// None if the page has no such chart.
 fn drawing(page: &str, chart: &str) -> Option<String> {
     let figure = page.split(&format!("<figure class=\"chart\" id=\"{chart}\"")).nth(1)?;
     let figure = figure.split("</figure>").next()?;
@@ -150,8 +150,8 @@ fn drawing(page: &str, chart: &str) -> Option<String> {
     ))
 }
 
-/// Returns the legend of a chart as SVG elements that start at the height `top`, and the number of
-/// rows of the legend.
+/// Returns the legend of a chart as SVG elements that start at the y coordinate `top`, and the
+/// number of rows of the legend.
 fn legend(figure: &str, top: u32) -> (String, u32) {
     let (mut text, mut x, mut rows) = (String::new(), usize::MAX, 0);
     for entry in figure.split("<svg class=\"series").skip(1) {

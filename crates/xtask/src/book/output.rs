@@ -1,8 +1,8 @@
-//! Compares the output of a command with the output in the page, except for numbers.
+//! Compares the output of a command with the output in a page, except for numbers.
 //!
 //! Both texts are compared word by word, so line breaks make no difference. Numbers and dates are
-//! replaced by `#`, and units lose their prefixes: `48.5k`, `9521` and `2026-11-25` become `#`;
-//! `7.42 ms` and `93 us` become `# s`. Everything else must be equal.
+//! replaced by `#`, and units of time and data by `s` and `B`: `48.5k`, `9521` and `2026-11-25`
+//! become `#`; `7.42 ms` and `93 us` become `# s`. Everything else must be equal.
 
 #[derive(Clone, Debug, PartialEq)]
 struct Word {
@@ -14,22 +14,23 @@ struct Word {
 /// The first difference between a page and the output of a command.
 #[derive(Debug, PartialEq)]
 pub struct Difference {
-    /// The line in the page. None if the page has no more lines, but the output has.
+    /// The line in the page. None if the output has more lines than the page.
     pub expected: Option<String>,
-    /// The line that was printed instead. None if the output ends here, or if no line matches.
+    /// The line of the output at this position. None if the output has no more lines, or if only
+    /// the first words were compared.
     pub printed: Option<String>,
 }
 
-/// Text of a line in a page that matches any lines of output.
+/// A line in a page that matches any number of lines of output.
 const ANYTHING: &str = "...";
 
-/// Units of time, which are all compared as `s`.
+/// Units of time. Each is replaced by `s` before the comparison.
 const TIMES: [&str; 5] = ["ns", "us", "ms", "s", "min"];
-/// Units of amounts of data, which are all compared as `B`.
+/// Units of data. Each is replaced by `B` before the comparison.
 const BYTES: [&str; 10] = ["B", "KiB", "MiB", "GiB", "TiB", "KB", "kB", "MB", "GB", "TB"];
 
 /// Compares the output in a page (`expected`) with the printed output. A line `...` in the page
-/// matches any lines.
+/// matches any number of lines.
 ///
 /// # Errors
 /// Returns the first difference.
@@ -37,11 +38,11 @@ pub fn compare(expected: &[&str], printed: &[&str]) -> Result<(), Difference> {
     aligned(expected, printed).map(drop)
 }
 
-/// Returns the new output for the page: the printed lines, without the lines that a `...` in the
-/// page matches.
+/// Returns the new output for the page: the printed lines, but with `...` in place of the lines
+/// that a `...` in the page matches.
 ///
 /// If the printed lines do not match the page, each `...` is kept. Each other line of the page is
-/// replaced by the next printed line that resembles it, and removed if there is no such line.
+/// replaced by the next printed line that resembles it, or removed if there is no such line.
 pub fn renewed(expected: &[&str], printed: &[&str]) -> Vec<String> {
     if !expected.contains(&ANYTHING) {
         return printed.iter().map(|line| (*line).to_string()).collect();
@@ -71,7 +72,8 @@ pub fn renewed(expected: &[&str], printed: &[&str]) -> Vec<String> {
 /// occur in the printed output, in the same order.
 ///
 /// # Errors
-/// Returns the first line of the page whose first word is missing in the output.
+/// Returns the first line of the page whose first word is missing in the output, or is in a
+/// different order there.
 pub fn compare_openings(expected: &[&str], printed: &[&str]) -> Result<(), Difference> {
     let opening = |line: &&str| -> Option<String> {
         let is_heading = !line.is_empty() && !line.starts_with(' ') && *line != ANYTHING;
@@ -130,8 +132,8 @@ fn words(lines: &[&str], first: usize) -> Vec<Word> {
     lines.iter().enumerate().flat_map(|(line, text)| words_of(text, first + line)).collect()
 }
 
-/// Returns the index of the first word of each line, from the word `at`. The last item is the
-/// number of words.
+/// Returns the indices, from `at` on, of the words that begin a line. The last item is the number
+/// of words.
 fn line_starts(words: &[Word], at: usize) -> impl Iterator<Item = usize> + '_ {
     let begins = move |index: &usize| *index == 0 || words[*index - 1].line != words[*index].line;
     (at..words.len()).filter(begins).chain([words.len()])
@@ -157,8 +159,8 @@ fn difference(expected: &[&str], printed: &[&str], part: &[Word], actual: &[Word
     }
 }
 
-/// Returns the index of the first printed line that resembles `line`. Two lines resemble each other
-/// if the number of shared words is at least half of the number of words of the longer line.
+/// Returns the index of the first printed line that resembles `line`: the lines must share at least
+/// half of the words of the longer line.
 fn most_like(line: &str, printed: &[&str]) -> Option<usize> {
     let own: Vec<String> = words_of(line, 0).into_iter().map(|word| word.text).collect();
     let shared = |other: &str| {
@@ -169,7 +171,7 @@ fn most_like(line: &str, printed: &[&str]) -> Option<usize> {
     printed.iter().position(|other| shared(other))
 }
 
-/// Returns the words of a line, with numbers replaced by `#` and units without their prefixes.
+/// Splits a line into words, in which numbers are replaced by `#`, and units by `s` or `B`.
 fn words_of(line: &str, at: usize) -> Vec<Word> {
     let mut words: Vec<Word> = Vec::new();
     for raw in line.split_whitespace() {
@@ -182,7 +184,7 @@ fn words_of(line: &str, at: usize) -> Vec<Word> {
     words
 }
 
-/// Removes the prefix from a unit. Punctuation around the unit is kept.
+/// Replaces a unit of time by `s` and a unit of data by `B`. Punctuation around the unit is kept.
 fn without_prefix(word: &str) -> String {
     let begin = word.find(|c: char| c.is_ascii_alphabetic()).unwrap_or(word.len());
     let end =

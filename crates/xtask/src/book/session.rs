@@ -1,9 +1,8 @@
 //! Runs the commands of a page, one after the other, in a temporary folder.
 //!
 //! The temporary folder is in the build folder, so that it is on a real disk, and is removed
-//! afterwards. The tested program is the first on the PATH, and HOME is also a temporary folder. In
-//! the output, the path of the working directory is replaced by `/data` and the host name by
-//! `myhost`.
+//! afterwards. The command `halfpower` runs the tested program, and HOME is a temporary folder too.
+//! In the output, `/data` replaces the path of the working directory, and `myhost` the host name.
 
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsString;
@@ -21,7 +20,8 @@ const SHOWN_HOST: &str = "myhost";
 /// The output of a command.
 pub struct Printed {
     /// Standard output and standard error, in the order in which they were written. If the command
-    /// failed, the last line states the exit code, the time limit or the signal.
+    /// failed, the last line contains the exit code or says that a time limit or a signal ended the
+    /// command.
     pub text: String,
     /// Whether the exit code was 0.
     pub succeeded: bool,

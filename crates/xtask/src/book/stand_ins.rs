@@ -1,12 +1,11 @@
-//! Adds `--plan` to a command of a page, and lists the commands that create the files that the
-//! command needs.
+//! Adds `--plan` to a command of a page, and returns the commands that create its input files.
 //!
-//! The commands in the pages use files, devices and results that the reader has, but a test does
-//! not have. Temporary files in the folder of the session replace them. The tested commands change
+//! The commands in the pages use files, devices and results that a test does not have. The test
+//! replaces them by temporary files in the folder of the session. The tested commands change
 //! nothing, because a command with `--plan` only prints.
 
-/// A piece of a command that refers to a file, and the shell command that creates a stand-in for
-/// this file.
+/// Text that refers to a file or folder in a command, and the shell command that creates a
+/// temporary file or folder in its place.
 const STAND_INS: [(&str, &str); 12] = [
     ("big.dat", "truncate -s 64m big.dat"),
     ("big.img", "truncate -s 64m big.img"),
@@ -24,13 +23,13 @@ const STAND_INS: [(&str, &str); 12] = [
     ),
     ("/mnt/ext4", "mkdir -p ext4 xfs"),
 ];
-/// Pieces of text that occur in the commands that need stored results.
+/// A command that contains one of these texts needs stored results.
 const NEED_RESULTS: [&str; 3] = [" latest", "baseline ", " fio.json"];
-/// Shell command that stores results for the commands that contain a text of [`NEED_RESULTS`].
+/// Shell command that stores the results for [`NEED_RESULTS`].
 const RESULTS: &str = "halfpower survey sim:sata-ssd --quick --quiet > results.txt \
                        && halfpower baseline set disk latest";
-/// Shell command that creates the stand-in for a device, without the file name. The sparse file is
-/// larger than any offset in the pages.
+/// Shell command that creates a sparse file in place of a device. The file name is appended. The
+/// file is larger than any offset in the pages.
 const DEVICE: &str = "truncate -s 200g";
 
 /// Returns the command with `--plan`, and the commands that create the files that it uses. Pipes
@@ -72,7 +71,7 @@ fn planned(text: &str) -> String {
     }
 }
 
-/// Cuts a command off before its first `|`, `>` or `&` outside single quotes.
+/// Truncates a command before the first `|`, `>` or `&` outside single quotes.
 fn without_redirection(command: &str) -> String {
     let mut quoted = false;
     let end = command.char_indices().position(|(_, c)| {

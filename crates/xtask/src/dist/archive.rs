@@ -1,8 +1,8 @@
 //! Writes the archives that contain the program: a compressed tar file and a Debian package.
 //!
 //! The archives do not depend on the machine. Owners, modes and the order of the files are fixed,
-//! and all times are the time of the commit. A Debian package (deb(5)) is an `ar` archive of three
-//! files: the format version, a tar file with the description, and a tar file with the
+//! and all timestamps are the time of the commit. A Debian package (deb(5)) is an `ar` archive of
+//! three files: the format version, a tar file with the description, and a tar file with the
 //! installed files.
 
 use super::Architecture;
@@ -19,7 +19,7 @@ use std::process::Command;
 
 /// The contents of an archive.
 pub struct Contents<'a> {
-    /// The clone with the documents.
+    /// The clone of the repository, which contains documents such as `README.md`.
     pub source: &'a Source,
     /// Path of the program.
     pub program: &'a Path,
@@ -39,8 +39,8 @@ struct Entry {
 
 /// Documents of the repository that are part of every archive.
 const DOCUMENTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"];
-/// The description in the Debian package: a short text, and a long text whose lines begin with a
-/// space.
+/// The description in the Debian package: a summary line, then a long text whose lines must begin
+/// with a space.
 const DESCRIPTION: &str = "Measures, explains and predicts the performance of storage
  halfpower measures what a file system or block device delivers, what each request
  costs in CPU time, and which component is the limit. It says what a program should
@@ -171,13 +171,13 @@ fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(encoder.finish()?)
 }
 
-/// Returns the file in a folder whose name ends with `end`, or None if there is no such file.
+/// Searches a folder for a file whose name ends with `end`. None if there is no such file.
 pub fn with_end(folder: &Path, end: &str) -> Result<Option<PathBuf>> {
     let name = names(folder)?.into_iter().find(|name| name.ends_with(end));
     Ok(name.map(|name| folder.join(name)))
 }
 
-/// Unpacks an archive into `folder`, without the top folder of the archive.
+/// Unpacks an archive into `folder`, without the top-level folder of the archive.
 pub fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     let mut command = Command::new("tar");
     command.arg("--extract").arg("--file").arg(archive).arg("--strip-components=1");

@@ -1,9 +1,8 @@
 //! Clones a commit, builds the static programs in the clone, and generates the manual page, the
 //! shell completions and the bill of materials.
 //!
-//! Paths of the build machine are replaced in messages and in the bill of materials, so that two
-//! clones at different paths give the same bytes. The build folder of an earlier clone at the same
-//! path is kept.
+//! In messages and in the bill of materials, fixed paths replace the paths of the build machine, so
+//! that clones at different paths give the same bytes.
 
 use super::Architecture;
 use super::tools::{Tools, must};
@@ -13,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The path that replaces the folder of the sources in messages of the program.
+/// The path that replaces the path of the clone in messages and in the bill of materials.
 const SOURCE_SHOWN: &str = "/halfpower";
 
 /// A clone of a commit.
@@ -29,11 +28,11 @@ pub struct Source {
 /// Documents that `halfpower generate` prints.
 pub struct Pages {
     pub manual: Vec<u8>,
-    /// Path below /usr/share and text of each completion script.
+    /// The path of each completion script, relative to /usr/share, and the text of the script.
     pub completions: Vec<(&'static str, Vec<u8>)>,
 }
 
-/// Name of each shell, and the path below /usr/share at which it looks for the completion script.
+/// Each shell, and the path of its completion script, relative to /usr/share.
 const SHELLS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/halfpower"),
     ("zsh", "zsh/vendor-completions/_halfpower"),

@@ -16,7 +16,7 @@ use std::process::Command;
 
 /// Exit codes of a completed measurement: 0, and 5 if the result is invalid.
 const COMPLETED: [i32; 2] = [0, 5];
-/// The Debian release of the new root file system.
+/// The Debian release that debootstrap installs.
 const DEBIAN: &str = "bookworm";
 /// Arguments of a short survey of a simulated system, which needs no storage device.
 const SURVEY: [&str; 5] = ["survey", "sim:sata-ssd", "--quick", "--quiet", "--no-store"];
@@ -79,7 +79,8 @@ fn arm(out: &Path, work: &Path) -> Result<Outcome> {
     let program = folder.path().join("halfpower");
     let file = folder.path().join("file").display().to_string();
     fs::write(&file, vec![0; 8 << 20])?;
-    // QEMU 7 reports that direct I/O is not supported (an alignment of 0), so buffered I/O is used.
+    // Buffered I/O is used, because QEMU 7 reports an alignment of 0, which means that direct I/O
+    // is not supported.
     let run = ["run", &file, "--rw", "randread", "--direct=0", "--runtime", "1"];
     let run = [&run[..], &["--trials", "1", "--no-store", "--quiet"]].concat();
     for words in [&["--version"][..], &SURVEY, &run] {
@@ -134,8 +135,8 @@ fn package(out: &Path, work: &Path) -> Result<Outcome> {
     if let Err(why) = succeeds(Command::new("chroot").arg(&root).args(remove))? {
         return Ok(Outcome::Failed(why));
     }
-    // The HTML report and the stored state of the user may remain, and so may the logs and package
-    // lists of dpkg.
+    // Removing the package may leave the HTML report, the stored state of the user, and the logs
+    // and package lists of dpkg.
     let kept = ["var/lib/dpkg", "var/log", "halfpower.html", "root/.local"];
     let is_left = |path: &&PathBuf| !kept.iter().any(|kept| path.starts_with(root.join(kept)));
     let after = files_of(&root)?;
@@ -162,9 +163,9 @@ fn files_of(folder: &Path) -> Result<BTreeSet<PathBuf>> {
     Ok(found)
 }
 
-/// Runs a command. If the command fails, the inner error contains the last lines of its output. A
-/// completed measurement is a success even if the result is invalid, because results are often
-/// invalid on a busy machine or in an emulator.
+/// Runs a command. If the command fails, the inner error contains the last three lines of output. A
+/// measurement with an invalid result counts as a success, because results are often invalid on a
+/// busy machine or in an emulator.
 fn succeeds(command: &mut Command) -> Result<Result<(), String>> {
     let output = command.output().with_context(|| format!("cannot start {command:?}"))?;
     let printed = [output.stdout, output.stderr].concat();

@@ -1,7 +1,7 @@
-//! Collects the licences of all crates that the program is built from, with the licence texts.
+//! Collects the names and the texts of the licences of all crates that the program is built from.
 //!
-//! The texts are read from the files of each crate. A crate without a licence file is listed only
-//! with the name of its licence.
+//! The texts are read from the files of each crate. For a crate without a licence file, only the
+//! name of the licence is listed.
 
 use super::Architecture;
 use super::build::Source;
@@ -61,7 +61,7 @@ fn packages(source: &Source) -> Result<Vec<Value>> {
         "--target",
         &platform,
     ])?;
-    // Each line begins with the name and the version of a crate: "libc v0.2.180".
+    // A line begins with the name and the version of a crate, for example `libc v0.2.180`.
     let used: Vec<[&str; 2]> = tree
         .lines()
         .filter_map(|line| {

@@ -1,7 +1,8 @@
-//! Installs fixed versions of the tools that build the release files, in a separate folder.
+//! Installs fixed versions of the tools that build the release files. The tools are installed in a
+//! separate folder.
 //!
-//! Zig is the C compiler and linker for musl and is called by `cargo zigbuild`. `cargo cyclonedx`
-//! writes the bill of materials.
+//! `cargo zigbuild` uses Zig as C compiler and linker for musl. `cargo cyclonedx` writes the bill
+//! of materials.
 
 use super::Architecture;
 use anyhow::{Context, Result, ensure};
@@ -10,16 +11,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Python packages of Zig, which includes C libraries for many platforms, and of `cargo zigbuild`.
+/// Python packages of Zig and `cargo zigbuild`. Zig includes C libraries for many platforms.
 const PYTHON_PACKAGES: [&str; 2] = ["ziglang==0.17.1", "cargo-zigbuild==0.24.1"];
 /// Name and version of the tool that writes the bill of materials.
 const CYCLONEDX: [&str; 2] = ["cargo-cyclonedx", "0.5.9"];
 
 /// The installed tools.
 pub struct Tools {
-    /// Value for PATH. The folders of the installed tools are the first entries.
+    /// Value of PATH for cargo. The folders of the installed tools are the first entries.
     path: OsString,
-    /// Folder for the caches of Zig, outside the home directory.
+    /// Cache folder for Zig and `cargo zigbuild`, outside the home directory.
     cache: PathBuf,
 }
 

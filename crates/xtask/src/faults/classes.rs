@@ -1,5 +1,5 @@
 //! Defines the fault classes. Each class describes a fault, how the fault is produced, and how
-//! halfpower must react. A function of the class runs the tests and counts the results.
+//! halfpower must react. A function for each class runs the tests and counts the results.
 
 mod devices;
 mod errors;
@@ -28,7 +28,7 @@ pub struct Class {
     pub run: fn(&Context) -> Result<Tally>,
 }
 
-/// All fault classes, in the order of the table.
+/// All fault classes, in the order of the table in docs/reliability.md.
 pub const ALL: [&[Class]; 8] = [
     errors::CLASSES,
     transfers::CLASSES,

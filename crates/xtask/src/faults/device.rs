@@ -31,8 +31,8 @@ pub fn system(line: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// Repeats an attempt for up to five seconds, because the kernel releases files with a delay.
-/// Returns whether an attempt succeeded.
+/// Repeats an attempt for up to five seconds, because the kernel may release a file late. Returns
+/// whether an attempt succeeded.
 pub fn soon(mut attempt: impl FnMut() -> bool) -> bool {
     (0..250).any(|_| {
         let done = attempt();
@@ -48,7 +48,7 @@ pub struct LoopDevice {
     /// Path of the device.
     pub path: String,
     image: PathBuf,
-    /// Temporary folder of the image. None if the image already existed.
+    /// Temporary folder of the image. None for an image that already existed.
     folder: Option<TempDir>,
 }
 
@@ -92,7 +92,7 @@ impl Drop for LoopDevice {
     fn drop(&mut self) {
         let backing = self.path.replacen("/dev/", "/sys/block/", 1) + "/loop/backing_file";
         let image = self.image.display().to_string();
-        // After a detach, another program may already use the same device number.
+        // Another program may already use the same device number, so the image file is compared.
         let ours = || fs::read_to_string(&backing).is_ok_and(|file| file.trim() == image);
         let gone = soon(|| {
             if ours() {
@@ -113,14 +113,15 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Creates an empty ext4 on a new loop device of `bytes` bytes and mounts the file system.
+    /// Creates an empty ext4 file system on a new loop device of `bytes` bytes and mounts it.
     pub fn new(context: &Context, bytes: u64) -> Result<Volume> {
         // No blocks are reserved for root, so that the file system can be filled completely.
         let ext4 = ["mkfs.ext4", "-q", "-F", "-m", "0"];
         Volume::on(context, LoopDevice::new(context, bytes)?, &ext4)
     }
 
-    /// Creates an empty file system on a device with the command `mkfs DEVICE` and mounts it.
+    /// Creates an empty file system on a device and mounts it. `mkfs` is the command without the
+    /// device, for example `mkfs.ext4 -q`.
     pub fn on(context: &Context, device: LoopDevice, mkfs: &[&str]) -> Result<Volume> {
         system(&[mkfs, &[device.path.as_str()]].concat())?;
         let folder = tempfile::tempdir_in(&context.folder)?;
@@ -180,14 +181,14 @@ pub fn unmount(folder: &Path) {
 pub struct Served<'a> {
     server: Option<Running>,
     folder: TempDir,
-    /// The place in which the server runs. While the server runs, the journal of this place has an
-    /// entry for the mount. The tested runs must use another place, whose journal has no such
-    /// entry.
+    /// The folders of the server process. The tested run must use other folders, because the server
+    /// adds an entry to the journal, which would count as a leftover of the run.
     _place: Place<'a>,
 }
 
 impl<'a> Served<'a> {
-    /// Mounts `truth:TRUTH` with additional flags of `halfpower mount`.
+    /// Runs `halfpower mount truth:TRUTH` with additional flags, and waits until the file is
+    /// served.
     pub fn new(context: &'a Context, truth: &str, flags: &str) -> Result<Served<'a>> {
         let place = context.place()?;
         let folder = tempfile::tempdir_in(&context.folder)?;

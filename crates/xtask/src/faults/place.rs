@@ -29,9 +29,9 @@ pub struct Context {
     pub program: PathBuf,
     /// The temporary folder of the campaign.
     pub folder: PathBuf,
-    /// Whether to make fewer repetitions.
+    /// Whether to repeat each fault less often (`--quick`).
     pub quick: bool,
-    /// Total number of kills in all kill classes.
+    /// Total number of runs, sweeps and surveys to kill (`--kills`).
     pub kills: u32,
     /// Whether the campaign must stop. Signal handlers set this flag.
     pub stop: Arc<AtomicBool>,
@@ -40,8 +40,8 @@ pub struct Context {
 }
 
 impl Context {
-    /// Creates the context of an accuracy campaign and catches SIGINT and SIGTERM. The temporary
-    /// folder in `dir` gets a copy of the program, so that a rebuild does not change the program
+    /// Creates the context of an accuracy campaign and catches SIGINT and SIGTERM. Copies the
+    /// program into a new temporary folder in `dir`, so that a rebuild does not change the program
     /// during the campaign. Dropping the returned handle removes the folder.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Context {
         Ok((handle, Context { program: copy, folder, quick: false, kills: 0, stop, random }))
     }
 
-    /// Creates a place with empty folders.
+    /// Creates a new place, whose folders are empty.
     pub fn place(&self) -> Result<Place<'_>> {
         if self.stop.load(Ordering::Relaxed) {
             return Err(Stopped.into());
@@ -126,7 +126,8 @@ impl Place<'_> {
         command
     }
 
-    /// Returns a shell command that runs `setup` and then `halfpower LINE` with a redirection.
+    /// Returns a shell command that runs `setup`, for example `ulimit -n 4`, and then
+    /// `halfpower LINE` with a redirection, for example `> /dev/full`.
     pub fn shell(&self, setup: &str, line: &str, redirection: &str) -> Command {
         let mut command = Command::new("sh");
         let script = format!("{setup}\nexec \"$0\" \"$@\" {redirection}");
@@ -167,8 +168,8 @@ impl Place<'_> {
         ended.ends_with(0).map_err(|wrong| anyhow::anyhow!("halfpower {line}: {wrong}"))
     }
 
-    /// Returns the names of the remaining test files in the working directory and of the remaining
-    /// entries in the journal.
+    /// Returns the names of all test files in the working directory and of all entries in the
+    /// journal.
     pub fn leftovers(&self) -> Vec<String> {
         let journal = self.folder.path().join("state/halfpower/journal");
         let mut names = strays(&self.work());
@@ -200,8 +201,7 @@ impl Place<'_> {
         Ok(document.as_array().map(|runs| runs.iter().map(run).collect()).unwrap_or_default())
     }
 
-    /// Waits until a started run is in the default database, which means that its first trial
-    /// begins.
+    /// Waits until a started run is in the default database. Its first trial then begins.
     pub fn wait_for_trial(&self, running: &mut Running) -> Result<()> {
         let stored = |_: &Running| self.runs("halfpower.db").is_ok_and(|runs| !runs.is_empty());
         running.until(stored)?;
@@ -218,7 +218,7 @@ impl Place<'_> {
         })
     }
 
-    /// Checks the state of the newest run of the default database.
+    /// Checks that the newest run of the default database has this state.
     pub fn newest_is(&self, state: &str) -> Check {
         let runs = self.runs("halfpower.db")?;
         let newest = runs.first().map_or("missing", |run| run.state.as_str());
@@ -226,7 +226,7 @@ impl Place<'_> {
     }
 }
 
-/// Returns the names of the test files in a folder.
+/// Returns the names of the test files (`halfpower-*.test`) in a folder.
 pub fn strays(folder: &Path) -> Vec<String> {
     let mut names = names_in(folder);
     names.retain(|name| name.starts_with("halfpower-") && name.ends_with(".test"));
@@ -249,7 +249,7 @@ pub fn noise(bytes: u64) -> Vec<u8> {
     content
 }
 
-/// Flips one bit of the byte at `offset`.
+/// Flips the lowest bit of the byte at `offset` in a file.
 pub fn flip_bit(path: &Path, offset: u64) -> Result<()> {
     let file = File::options().read(true).write(true).open(path)?;
     let mut byte = [0];

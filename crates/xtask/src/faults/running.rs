@@ -1,8 +1,8 @@
-//! Waits for started programs, and checks how they ended. A program that still runs is killed on
-//! drop.
+//! Waits until started programs end, and checks how they ended. A program that still runs is killed
+//! on drop.
 //!
-//! The output is written to files, so that it can be read at any time and no pipe fills up. A
-//! program that does not end within its time limit is killed and counts as hung.
+//! The output is written to files, so that it can be read at any time and a full pipe cannot block
+//! the program. A program that does not end within its time limit is killed and counts as hung.
 
 use super::tally::{Check, Stopped, ensure};
 use anyhow::{Context as _, Result};
@@ -21,7 +21,7 @@ const TICK_MS: u64 = 2;
 /// Default time limit of a program (ms).
 pub const PATIENCE_MS: u64 = 120_000;
 
-/// Waits for about this time.
+/// Sleeps for about this time.
 pub fn pause(milliseconds: u64) {
     std::thread::park_timeout(Duration::from_millis(milliseconds));
 }
@@ -37,8 +37,7 @@ pub struct Running {
 impl Running {
     /// Sends a signal to the program.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        // The exit status of the process has not been collected yet, so its PID cannot have been
-        // reused.
+        // The PID cannot have been reused, because the exit status has not been collected yet.
         kill(Pid::from_raw(self.child.id() as i32), signal).context("cannot send a signal")
     }
 
@@ -62,13 +61,13 @@ impl Running {
         Ok(false)
     }
 
-    /// Waits until the program ends, for at most the default time limit.
+    /// Waits until the program ends, or until the default time limit.
     pub fn ended(self) -> Result<Ended> {
         self.ended_within(PATIENCE_MS, |_| {})
     }
 
-    /// Waits until the program ends, for at most `patience_ms`, and regularly calls `look` with the
-    /// PID.
+    /// Waits until the program ends, but at most `patience_ms`. While waiting, regularly calls
+    /// `look` with the PID of the program.
     pub fn ended_within(mut self, patience_ms: u64, mut look: impl FnMut(u32)) -> Result<Ended> {
         let mut status = None;
         for _ in 0..patience_ms / TICK_MS {

@@ -1,13 +1,12 @@
-//! Formats the results as a Markdown table for docs/reliability.md: a row for each fault class, and
-//! the sums of all classes.
+//! Formats the results of `cargo xtask faults` as a Markdown table for docs/reliability.md. The
+//! table has a row for each fault class, and a last row with the sums.
 
 use super::classes::Class;
 use super::tally::Tally;
 use std::fmt::Write as _;
 
-/// Outcome of testing a fault class.
+/// The outcome of testing a fault class.
 pub enum Outcome {
-    /// The fault class was tested.
     Tried(Tally),
     /// The fault class could not be tested on this machine. The text gives the reason.
     Skipped(String),
@@ -15,7 +14,6 @@ pub enum Outcome {
 
 pub type Row = (&'static Class, Outcome);
 
-/// Formats the table of all fault classes. The last row contains the sums.
 pub fn render(rows: &[Row]) -> String {
     let mut text = String::from(
         "| fault | how it is produced | tries | what must happen | lost | undetected |\n\

@@ -1,39 +1,38 @@
-//! The results of one fault class, and the two errors that end the test of a class early: a missing
-//! tool or privilege, and a signal.
+//! Collects the results of one fault class. Also defines two errors: [`Missing`] skips the fault
+//! class, and [`Stopped`] ends the campaign.
 
 use std::fmt;
 
-/// The results of one fault class. The entries of `lost` and `undetected` are messages that start
-/// with the command.
+/// The results of one fault class. Each message starts with the command that was tested.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Number of repetitions.
+    /// Number of times that the fault was tested.
     pub tries: u32,
-    /// Messages about missing or damaged data of the user or of finished trials, and about leftover
-    /// files.
+    /// Messages about lost or damaged data (files of the user, or finished trials), and about
+    /// leftover files.
     pub lost: Vec<String>,
     /// Messages about faults that were not reported, or were reported wrongly.
     pub undetected: Vec<String>,
 }
 
-/// The result of a check. The error is a message that says why the check failed.
+/// The result of a check. The error says why the check failed.
 pub type Check = Result<(), String>;
 
 impl Tally {
-    /// Counts a repetition. `check` must fail if the fault was not reported correctly.
+    /// Counts a repetition. If `check` failed, adds its message to `undetected`.
     pub fn detected(&mut self, what: &str, check: Check) {
         self.tries += 1;
         self.also_detected(what, check);
     }
 
-    /// Adds a check that the fault was reported, without counting another repetition.
+    /// If `check` failed, adds its message to `undetected`. Does not count a repetition.
     pub fn also_detected(&mut self, what: &str, check: Check) {
         if let Err(wrong) = check {
             self.undetected.push(format!("{what}: {wrong}"));
         }
     }
 
-    /// Adds a check for lost data and leftover files, without counting another repetition.
+    /// If `check` failed, adds its message to `lost`. Does not count a repetition.
     pub fn kept(&mut self, what: &str, check: Check) {
         if let Err(wrong) = check {
             self.lost.push(format!("{what}: {wrong}"));
@@ -46,7 +45,7 @@ impl Tally {
     }
 }
 
-/// Returns a check that fails with the message `otherwise` unless the condition is met.
+/// Returns an error with the message `otherwise` if the condition is not met.
 pub fn ensure(is_met: bool, otherwise: impl FnOnce() -> String) -> Check {
     if is_met { Ok(()) } else { Err(otherwise()) }
 }
@@ -64,7 +63,7 @@ impl fmt::Display for Missing {
 
 impl std::error::Error for Missing {}
 
-/// The error that a signal stopped the campaign.
+/// The error after a signal (Ctrl-C or SIGTERM) has stopped the campaign.
 #[derive(Debug)]
 pub struct Stopped;
 

@@ -1,5 +1,6 @@
-//! Writes the root file system of a guest as an archive that the kernel unpacks into memory
-//! (initramfs; kernel document driver-api/early-userspace/buffer-format).
+//! Creates the initramfs of a guest: a cpio archive of the root file system, which the kernel
+//! unpacks into memory at boot. The format is described in the kernel document
+//! driver-api/early-userspace/buffer-format.
 
 use anyhow::{Context, Result};
 use std::collections::BTreeSet;
@@ -8,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-// Type and mode bits of entries, as in `st_mode` of inode(7).
+// File type and permissions of an entry, encoded as in `st_mode` (see inode(7)).
 const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
@@ -19,7 +20,7 @@ const END: &str = "TRAILER!!!";
 #[derive(Default)]
 pub struct Image {
     bytes: Vec<u8>,
-    /// Number of entries that were added. The entries have the inode numbers 1, 2, and so on.
+    /// Number of entries so far. The entries have the inode numbers 1, 2, and so on.
     entries: u32,
     /// Paths of the folders and libraries that were already added.
     folders: BTreeSet<PathBuf>,
@@ -94,14 +95,15 @@ impl Image {
         self.pad();
     }
 
-    /// Pads the archive with zeros, because contents and entries begin at multiples of 4 bytes.
+    /// Pads the archive with zeros to a multiple of 4 bytes, because entries and contents must
+    /// start at multiples of 4 bytes in this format.
     fn pad(&mut self) {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 }
 
-/// Returns the paths of the shared libraries and the loader of a program. Returns no paths for a
-/// static program.
+/// Returns the paths of the shared libraries and the dynamic loader that a program needs. Returns
+/// no paths if the program is static.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("cannot start ldd")?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,6 +1,6 @@
-//! Kernels for guests, from Debian packages: the image, and the modules with their dependencies.
+//! Provides kernels for guests. A kernel is a Debian package with a bootable image and modules.
 //!
-//! A package is downloaded once and unpacked in `target/guest`. Nothing is installed.
+//! Each package is downloaded once and unpacked in `target/guest`. Nothing is installed.
 
 use crate::dist::Architecture;
 use crate::repository;
@@ -21,8 +21,8 @@ const OTHER_RELEASES: [(&str, &str); 1] = [("5.10", "bullseye")];
 /// Keyring with the keys that sign Debian releases.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// Names of algorithms that modules require, each with the module that provides the algorithm. The
-/// kernel resolves these names with aliases.
+/// Crypto algorithms on which modules depend, each with the module that implements the algorithm.
+/// modprobe would find this module by an alias.
 const PROVIDERS: [(&str, &str); 5] = [
     ("crc32", "crc32_generic"),
     ("crc32c", "crc32c_generic"),
@@ -34,7 +34,6 @@ const PROVIDERS: [(&str, &str); 5] = [
 /// An unpacked kernel.
 #[derive(Debug)]
 pub struct Kernel {
-    /// Architecture of the machines on which the kernel runs.
     pub architecture: Architecture,
     /// Kernel release, as uname(1) prints it.
     pub release: String,
@@ -47,11 +46,11 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Returns the newest kernel of a series that the package manager offers. Downloads the kernel
-    /// if it is not in `cache` yet.
+    /// Returns the kernel of a series in `cache`. If there is none, downloads the newest kernel of
+    /// the series that apt offers.
     ///
     /// # Errors
-    /// If there is no such kernel, or it cannot be downloaded.
+    /// If apt offers no such kernel, or the download fails.
     pub fn of_series(series: &str, architecture: Architecture, cache: &Path) -> Result<Kernel> {
         let folder = cache.join(format!("linux-{series}{}", suffix(architecture)));
         if !folder.join("boot").is_dir() {
@@ -105,8 +104,8 @@ impl Kernel {
         seen: &mut BTreeSet<String>,
         order: &mut Vec<(String, Vec<u8>)>,
     ) -> Result<()> {
-        // A module that requires an algorithm lists `crypto-NAME` as a dependency. However, the
-        // names of some modules also start with `crypto-`.
+        // The dependency `crypto_NAME` usually means the algorithm NAME. However, the names of some
+        // modules also start with `crypto_`, so a module with this name is tried first.
         let algorithm = name.strip_prefix("crypto_").unwrap_or(name);
         let provider = PROVIDERS.iter().find(|(asked, _)| *asked == algorithm);
         let names = [name, provider.map_or(algorithm, |(_, provider)| provider)];
@@ -124,7 +123,7 @@ impl Kernel {
     }
 }
 
-/// Returns the suffix that is appended to the names of folders for this architecture.
+/// Returns the suffix of the names of cache folders for this architecture.
 pub fn suffix(architecture: Architecture) -> &'static str {
     match architecture {
         Architecture::X86 => "",
@@ -132,8 +131,8 @@ pub fn suffix(architecture: Architecture) -> &'static str {
     }
 }
 
-/// A list of Debian packages: the list of this machine, or a separate list for another Debian
-/// release or another architecture.
+/// A package list of apt: the list of this machine, or a separate list for another Debian release
+/// or another architecture.
 #[derive(Debug)]
 pub struct Packages {
     architecture: Architecture,
@@ -142,7 +141,7 @@ pub struct Packages {
 }
 
 impl Packages {
-    /// Returns a list that contains the kernels of a series.
+    /// Returns the package list in which to search for kernels of a series.
     ///
     /// # Errors
     /// If the list of another release or architecture cannot be fetched.
@@ -155,7 +154,7 @@ impl Packages {
         }
     }
 
-    /// Returns the list for an architecture, from the Debian release of this machine.
+    /// Returns the package list for an architecture and the Debian release of this machine.
     ///
     /// # Errors
     /// If the list for another architecture cannot be fetched.
@@ -166,7 +165,7 @@ impl Packages {
         }
     }
 
-    /// Fetches the list of a Debian release from the server that this machine uses.
+    /// Fetches the package list of another Debian release from the server that this machine uses.
     fn of_release(release: &str, architecture: Architecture, cache: &Path) -> Result<Packages> {
         let mut targets = Command::new("apt-get");
         targets.args(["indextargets", "--format", "$(REPO_URI)"]);
@@ -182,7 +181,8 @@ impl Packages {
         Packages::fetched(release, architecture, &sources, cache)
     }
 
-    /// Fetches a list into a folder in `cache`, so that the list of this machine is not changed.
+    /// Fetches a package list into a folder in `cache`. The package list of this machine does not
+    /// change.
     fn fetched(
         release: &str,
         architecture: Architecture,
@@ -229,8 +229,8 @@ impl Packages {
         let file = downloaded.context("apt-get downloaded nothing")??.path();
         let parent = folder.parent().context("the folder has no parent")?;
         fs::create_dir_all(parent)?;
-        // The package is unpacked into a temporary folder, which is then renamed, so that an
-        // interruption does not leave an incomplete package in `folder`.
+        // The package is first unpacked into a temporary folder, so that an interruption does not
+        // leave an incomplete package in `folder`.
         let beside = tempfile::tempdir_in(parent)?;
         repository::output_of(Command::new("dpkg").arg("-x").arg(&file).arg(beside.path()))?;
         let unpacked = beside.keep();
@@ -252,7 +252,7 @@ impl Packages {
     }
 }
 
-/// Returns the numbers in the name of a package, to compare versions.
+/// Returns all numbers in a package name. Versions are compared by these numbers.
 fn numbers(name: &str) -> Vec<u64> {
     name.split(|letter: char| !letter.is_ascii_digit())
         .filter_map(|part| part.parse().ok())
@@ -294,9 +294,9 @@ fn contents(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Returns the names of the modules that must be loaded before a module: those in `depends` and
-/// those before `post:` in `softdep`. The section .modinfo of a module file contains these fields
-/// as `name=value`, separated by zero bytes (kernel document kbuild/modules).
+/// Returns the names of the modules that must be loaded before this module. They are listed in the
+/// fields `depends` and `softdep` (after `pre:`) of the section .modinfo. Its fields have the form
+/// `name=value` and are separated by zero bytes (kernel document kbuild/modules).
 fn needs(module: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for field in module.split(|byte| *byte == 0) {

@@ -1,5 +1,5 @@
-//! Two kinds of guests for tests of power cuts. The first guest writes to its drive until the guest
-//! is killed, and QEMU logs every write. The second guest checks images of the drive that are
+//! Runs the two guests that a test of power cuts needs. The first guest writes to its drive until
+//! the guest is killed, and QEMU logs every write. The second guest checks disk images that are
 //! created from this log.
 
 use super::kernel::Kernel;
@@ -14,24 +14,24 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 
-/// File name of the log in the guest's folder.
+/// Name of the log of writes, in the folder of a guest.
 pub const LOG: &str = "log";
-/// Size of the log (bytes).
+/// Size of the file for the log (bytes).
 const LOG_BYTES: u64 = 16 << 30;
 /// Time between two reads of the reports (ms).
 const TICK_MS: u64 = 2;
 /// Kind of the report that the guest sends when its operations begin.
 const BEGUN: &str = "begun";
 
-/// A report of a guest that an operation has completed.
+/// A report of the guest that an operation is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
     /// Kind of the completed operation.
     pub kind: String,
     /// Number of the operation. The operations of each kind are numbered separately.
     pub number: u64,
-    /// Number of entries in the log when the report arrived. All writes of the operation are in
-    /// these entries.
+    /// Number of entries in the log when the report arrived. By then, the log contained all writes
+    /// of the operation.
     pub entries: usize,
 }
 
@@ -45,8 +45,8 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Returns the highest operation number of a kind that had been reported when the log had
-    /// `count` entries. None if no operation of this kind had been reported.
+    /// Returns the number of the last operation of a kind that had been reported when the log had
+    /// `count` entries. None if there was no such operation.
     pub fn last(&self, kind: &str, count: usize) -> Option<u64> {
         let of_kind = self.all.iter().filter(|one| one.kind == kind && one.entries <= count);
         of_kind.map(|one| one.number).max()
@@ -55,8 +55,8 @@ impl Reports {
 
 /// A guest that writes to the drive `/dev/vda`. QEMU logs every write to this drive.
 pub struct Writer<'a> {
-    /// Shell commands of the guest. They write reports to descriptor 3: "begun 0" at the beginning,
-    /// and "KIND NUMBER" after each operation.
+    /// Shell commands of the guest. They write reports to file descriptor 3: "begun 0" at the
+    /// beginning, and "KIND NUMBER" after each operation.
     pub script: &'a str,
     pub modules: &'a [String],
     /// Additional arguments of QEMU.
@@ -66,8 +66,8 @@ pub struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Boots the guest with a copy of `base` as its drive, and kills the guest after the given
-    /// time. The log is then in `folder`.
+    /// Boots the guest with a copy of the image `base` as its drive. Kills the guest
+    /// `kill_after_ms` milliseconds after the report "begun". The log is then in `folder`.
     ///
     /// # Errors
     /// If the guest fails, or a signal stops the campaign.
@@ -114,8 +114,8 @@ impl Writer<'_> {
             let whole = text.rfind('\n').map_or(0, |end| end + 1);
             for line in text[read..whole].lines() {
                 let (kind, number) = line.split_once(' ').context("a malformed report")?;
-                // QEMU counts an entry in the header of the log before it completes the write. So
-                // all writes of a completed operation are counted.
+                // QEMU updates the number of entries before it completes a write. So the number
+                // includes all writes of a completed operation.
                 let entries = write_log::count(&folder.join(LOG))? as usize;
                 let report = Report { kind: kind.to_owned(), number: number.parse()?, entries };
                 if kind == BEGUN {

@@ -1,7 +1,8 @@
-//! Tests whether `--verify` detects drives that ignore flushes. A guest writes verified blocks and
-//! flushes them. Then the power is cut, and the drive loses a part of the flushed writes. A second
-//! guest reads the blocks back with `--verify`, which must report exactly the lost blocks. On an
-//! honest drive, which executes flushes, `--verify` must not report any blocks.
+//! Tests whether `--verify` detects drives that ignore flushes. A guest writes blocks with
+//! `--verify` and flushes them. Then the power is cut, and the drive loses a part of the flushed
+//! writes. A second guest reads the blocks back with `--verify`, which must report exactly the lost
+//! blocks. Drives that execute flushes are also tested: `--verify` must not report any blocks on
+//! them.
 
 use super::kernel::Kernel;
 use super::logged::{self, Image};
@@ -26,30 +27,29 @@ const READER: &str = "while read -r drive; do
 $(grep -o 'at offset [0-9]*' /tmp/text | cut -c 11-)\"
 done </expected
 ";
-/// Size of the drive (bytes).
 const DRIVE_BYTES: u64 = 16 << 20;
-/// Size of a verified block (bytes).
+/// Block size of the commands above (bytes).
 const BLOCK_BYTES: u64 = 4096;
-/// Maximum number of drives in the guest that reads the blocks back. The first drive executes
-/// flushes.
+/// Maximum number of drives that the second guest checks. The first drive executes flushes, and the
+/// other drives ignore flushes.
 const DRIVES: usize = 11;
-/// Fractions of the writes that survive on a drive that ignores flushes.
+/// Fractions of the writes that survive a power cut on a drive that ignores flushes.
 const KEPT_SHARES: [f64; 3] = [0.5, 0.9, 0.99];
-/// Time between the end of the program and the power cut (ms).
+/// Time between the end of `halfpower` in the first guest and the power cut (ms).
 const KILL_AFTER_MS: u64 = 100;
 
-/// Exit codes of a run in which all blocks are correct.
+/// Exit codes of a run in which all blocks are correct: 0 if its result is valid, 5 if not.
 const INTACT: [&str; 2] = ["0", "5"];
 /// Exit code of a run that found damaged blocks.
 const DAMAGED: &str = "4";
 
-/// The results of the campaign.
+/// The results of all tested drives.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Number of drives that ignored flushes and lost blocks.
     pub tries: usize,
-    /// Number of these drives for which the number of lost blocks and the offset of the first lost
-    /// block were reported correctly.
+    /// Number of drives counted in `tries` for which the number of lost blocks and the offset of
+    /// the first lost block were reported correctly.
     pub caught: usize,
     /// Number of drives that lost no blocks.
     pub honest: usize,
@@ -57,11 +57,11 @@ pub struct Outcome {
     pub intact: usize,
     /// Total number of lost blocks on all drives.
     pub lost_blocks: usize,
-    /// Messages about drives for which the reported damage differs from the lost blocks.
+    /// Messages about drives for which `--verify` did not report exactly the lost blocks.
     pub faults: Vec<String>,
 }
 
-/// Repeats the test until `tries` drives that ignore flushes have lost blocks.
+/// Repeats the test until the number of drives that ignored flushes and lost blocks is `tries`.
 ///
 /// # Errors
 /// If a guest fails, or a signal stops the campaign.
@@ -107,7 +107,7 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, tries: usize, seed: u64) ->
     Ok(outcome)
 }
 
-/// Returns the numbers of the blocks that the entries overlap.
+/// Returns the numbers of the blocks to which the logged writes belong.
 fn blocks_of(entries: &[Entry]) -> BTreeSet<u64> {
     let blocks = |entry: &Entry| {
         entry.offset / BLOCK_BYTES..(entry.offset + entry.bytes).div_ceil(BLOCK_BYTES)
@@ -116,8 +116,8 @@ fn blocks_of(entries: &[Entry]) -> BTreeSet<u64> {
 }
 
 impl Outcome {
-    /// Compares the output of the reading guest with the lost blocks of each drive. The output has
-    /// a line "NAME EXIT-CODE DAMAGED-BLOCKS FIRST-OFFSET" for each drive. The first drive executes
+    /// Compares the output of the second guest with the lost blocks of each drive. The output has a
+    /// line "NAME EXIT-CODE DAMAGED-BLOCKS FIRST-OFFSET" for each drive. The first drive executes
     /// flushes.
     fn judge(&mut self, output: &str, lost: &[BTreeSet<u64>]) -> Result<()> {
         ensure!(

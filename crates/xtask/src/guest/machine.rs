@@ -25,18 +25,19 @@ const INIT: &str = include_str!("init.sh");
 /// (exit code 5) does not count as a failure.
 const MEASURE: &str = "#!/bin/sh\nhalfpower run \"$@\" --runtime 1 --trials 1 --no-store\n\
                        code=$?\n[ $code -eq 5 ] || exit $code\n";
-/// A script that repeatedly kills the study of a drive's write cache.
+/// A script that repeatedly kills `halfpower study` and checks that `halfpower restore` restores
+/// the write cache of the drive.
 const KILL_STUDIES: &str = include_str!("kill_studies.sh");
-/// Definition of the study of a drive's write cache, reduced to one short point.
+/// Definition of a short study of the write cache, with one point.
 const SHORT_STUDY: &str = include_str!("short_study.toml");
 /// Name of the file with the root file system, in the folder of a guest.
 const ROOT: &str = "initrd";
 /// Name of the file with the data that the guest sends, in the folder of a guest.
 pub const RESULTS: &str = "results";
-/// Step number of the setup.
+/// Step number of the setup. The checks are the steps from 1.
 const SETUP: u32 = 0;
 
-/// The programs of all guests of an architecture.
+/// The programs that are copied into all guests of an architecture.
 pub struct Programs {
     /// Path of a statically linked busybox.
     pub busybox: PathBuf,
@@ -46,7 +47,7 @@ pub struct Programs {
 
 /// The programs and settings that all guests share.
 pub struct Laboratory {
-    /// The programs by architecture. The error says why they are missing.
+    /// The programs of each architecture, or the reason why they are missing.
     pub programs: BTreeMap<Architecture, Result<Programs, String>>,
     /// The folder in which each guest gets a temporary folder.
     pub work: PathBuf,
@@ -74,11 +75,11 @@ pub struct Judged<'a> {
 /// The contents of a guest's root file system besides busybox and the program under test.
 #[derive(Clone, Debug, Default)]
 pub struct Contents<'a> {
-    /// Kernel modules that the guest loads at its start, with parameters.
+    /// Kernel modules that the guest loads at its start, with parameters: "null_blk zoned=1".
     pub modules: &'a [String],
-    /// Kernel modules that are in /modules but are not loaded at the start.
+    /// Kernel modules that are copied to /modules and are not loaded at the start.
     pub spare_modules: &'a [String],
-    /// Names of programs that are copied from this host.
+    /// Names of programs that are copied from this host into the guest.
     pub tools: &'a [String],
     /// Path and content of additional files.
     pub files: &'a [(String, Vec<u8>)],
@@ -89,7 +90,7 @@ pub struct Contents<'a> {
 /// Maximum number of boots of a guest that crashes before its first step.
 const BOOTS_MAX: u32 = 4;
 
-/// The error that a guest crashed before its first step. This happens about once in a hundred
+/// The error for a guest that crashed before its first step. This happens about once in a hundred
 /// boots, because QEMU does not always notice in time that the kernel changed its own code on
 /// another CPU.
 #[derive(Debug)]
@@ -105,13 +106,14 @@ impl std::error::Error for CrashedAtBoot {}
 
 impl CrashedAtBoot {
     /// Returns the crash if the console shows a kernel panic. The caller must check that the guest
-    /// has not sent any results, because otherwise the panic did not happen at boot.
+    /// has not sent any results, because a guest that has sent results did not crash at boot.
     pub fn seen_on(console: &str) -> Option<CrashedAtBoot> {
         console.contains("Kernel panic").then(|| CrashedAtBoot(tail(console)))
     }
 }
 
-/// Runs a guest. If it crashes before its first step, runs it again, up to `BOOTS_MAX` times.
+/// Calls `run`, which runs a guest. Repeats the call if the guest crashes before its first step.
+/// There are at most `BOOTS_MAX` calls.
 ///
 /// # Errors
 /// The last error of `run`.
@@ -211,8 +213,8 @@ impl Laboratory {
         Ok(Running { child, stdout, stderr, stop: Arc::clone(&self.stop) })
     }
 
-    /// Returns the QEMU command that boots a guest without drives. `machine` is a machine type of
-    /// QEMU. None means the default type for the architecture.
+    /// Returns a QEMU command that boots a guest. The command has no drives yet. `machine` is a
+    /// machine type of QEMU. None means the default type for the architecture.
     pub fn qemu(
         &self,
         kernel: &Kernel,
@@ -223,8 +225,8 @@ impl Laboratory {
         let (program, usual, cpu, console) = match kernel.architecture {
             // The machine type `q35` has PCI Express.
             Architecture::X86 => ("qemu-system-x86_64", "q35", "max", "ttyS0"),
-            // The standard algorithm of pointer authentication is slow to emulate, so the faster
-            // algorithm of QEMU is used.
+            // The standard algorithm of pointer authentication is slow to emulate. `pauth-impdef`
+            // selects a faster algorithm.
             Architecture::Arm => ("qemu-system-aarch64", "virt", "max,pauth-impdef=on", "ttyAMA0"),
         };
         let mut command = Command::new(program);
@@ -310,7 +312,7 @@ fn add_devices(command: &mut Command, scenario: &Scenario, folder: &Path) -> Res
     Ok(())
 }
 
-/// Parses a size such as 64M or 2G (bytes).
+/// Parses a size such as 64M or 2G. Returns the number of bytes.
 fn bytes_of(size: &str) -> Option<u64> {
     let (number, shift) = match size.strip_suffix('M') {
         Some(number) => (number, 20),

@@ -1,9 +1,9 @@
-//! Simulates power cuts. A guest copies files, changes a setting and stores results while QEMU logs
-//! all writes to its drive. Then the guest is killed. For several moments before the kill, a disk
-//! image is created from the log, with the contents that a power cut at that moment leaves: all
-//! flushed writes, and a random part of the unflushed writes. A second guest checks the images. No
-//! copy may be incomplete, no operation that was reported as done may be lost, and `restore` must
-//! restore the setting.
+//! Simulates power cuts. A guest copies files, changes a setting and stores results. Meanwhile,
+//! QEMU logs all writes to the drive of the guest. Then the guest is killed. For several moments
+//! before the kill, a disk image is created from the log. The image contains what a power cut at
+//! that moment leaves: all flushed writes, and a random part of the unflushed writes. A second
+//! guest checks the images. No copy may be incomplete, no operation that was reported as done may
+//! be lost, and `restore` must restore the setting.
 
 use super::kernel::Kernel;
 use super::logged::{self, Image, Reports};
@@ -20,36 +20,36 @@ use std::process::Command;
 const WRITER: &str = include_str!("power_writer.sh");
 /// Shell commands of the guest that checks the images.
 const CHECKER: &str = include_str!("power_checker.sh");
-/// Size of the drive (bytes).
 const DRIVE_BYTES: u64 = 256 << 20;
 /// Number of power cuts that are simulated from the log of each killed guest.
 const CUTS_PER_KILL: usize = 10;
-/// Range of times from the start of the guest's operations to its kill (ms).
+/// A guest is killed at a random time in this range after its operations have begun (ms).
 const KILL_AFTER_MS: std::ops::Range<u64> = 6_000..20_000;
-/// Kinds of operations, in the order of the checker's arguments.
+/// Kinds of operations that the guest reports, in the order of the columns of `/expected`, which
+/// the checking guest reads.
 const KINDS: [&str; 4] = ["file", "resumed", "tree", "run"];
-/// Kind of the report that a setting has been changed.
+/// Kind of the report that the guest sends after it has changed a setting.
 const CHANGED: &str = "changed";
-/// Kind of the report that precedes the restoration of a changed setting.
+/// Kind of the report that the guest sends before it restores the setting.
 const HELD: &str = "held";
-/// Size of a second drive, whose write cache the guest switches (bytes).
+/// Size of the second drive (bytes). The guest changes the mode of its write cache.
 const CACHE_SIZE: u64 = 16 << 20;
 
-/// The results of the campaign.
+/// The results of all simulated power cuts.
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Number of power cuts whose images were checked.
     pub cuts: usize,
     /// Number of power cuts at which a changed setting had not been restored yet.
     pub settings: usize,
-    /// Number of operations that had been reported before the power cuts, by kind.
+    /// Number of operations that were reported as done before the power cuts, by kind.
     pub reported: BTreeMap<&'static str, u64>,
     /// Messages about lost or incomplete data and settings.
     pub faults: Vec<String>,
 }
 
 /// Returns the number of the last operation of each kind that had been reported when the log had
-/// `count` entries.
+/// `count` entries. The number is 0 if there was no such operation.
 fn done_before(reports: &Reports, count: usize) -> [u64; KINDS.len()] {
     KINDS.map(|kind| reports.last(kind, count).unwrap_or(0))
 }
@@ -76,7 +76,7 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, cuts: usize, seed: u64) -> 
         let base = folder.path().join("base");
         File::create_new(&base)?.set_len(DRIVE_BYTES)?;
         repository::output_of(Command::new("mkfs.ext4").arg("-q").arg(&base))
-            .context("cannot create an ext4; install the package e2fsprogs")?;
+            .context("cannot create an ext4 file system; install the package e2fsprogs")?;
         let kill_after_ms = random.u64(KILL_AFTER_MS);
         let writer = logged::Writer {
             script: WRITER,
@@ -106,7 +106,7 @@ fn modules() -> [String; 2] {
     ["virtio_blk", "ext4"].map(str::to_owned)
 }
 
-/// Returns the QEMU arguments for the drive whose write cache is switched.
+/// Returns the QEMU arguments for the second drive.
 fn cache_drive(folder: &Path) -> Result<Vec<String>> {
     let path = folder.join("cache");
     File::create(&path)?.set_len(CACHE_SIZE)?;
@@ -115,9 +115,9 @@ fn cache_drive(folder: &Path) -> Result<Vec<String>> {
     Ok(vec!["-drive".to_owned(), drive, "-device".to_owned(), device])
 }
 
-/// Returns random moments for power cuts, as numbers of log entries. The first moment is the end of
-/// the log, which is the kill itself. Every third moment is chosen from the moments at which a
-/// setting was changed, if there are any.
+/// Returns random moments for power cuts. A moment is the number of log entries before the cut. The
+/// first moment is the end of the log, when the guest was killed. At every third moment, a setting
+/// was changed and not yet restored, if there are such moments.
 fn random_moments(
     random: &mut fastrand::Rng,
     reports: &Reports,

@@ -25,16 +25,16 @@ pub struct Scenario {
     pub name: String,
     /// Description of the device or situation, for the table in the docs.
     pub device: String,
-    /// Whether `./test` runs the scenario. The other scenarios run only in campaigns.
+    /// Whether `./test` also runs the scenario. By default, `cargo xtask guest` runs all scenarios.
     #[serde(default)]
     pub short: bool,
-    /// Kernel series on which the scenario runs. If empty, [`super::kernel::DEFAULT_SERIES`].
+    /// Kernel series on which the scenario runs. If empty, the scenario runs on
+    /// [`super::kernel::DEFAULT_SERIES`].
     #[serde(default)]
     pub kernels: Vec<String>,
-    /// The architecture of the guest.
     #[serde(default = "default_architecture")]
     pub architecture: Architecture,
-    /// Machine type of QEMU. None for the default type of the architecture.
+    /// Machine type of QEMU. None means the default type for the architecture.
     pub machine: Option<String>,
     /// Additional parameters for the kernel command line.
     #[serde(default)]
@@ -42,7 +42,7 @@ pub struct Scenario {
     /// Sizes of the drives, such as "64M". Their ids in QEMU arguments are `d0`, `d1` and so on.
     #[serde(default)]
     pub drives: Vec<String>,
-    /// Additional arguments of QEMU. `{work}` is replaced by the folder of this host that the
+    /// Additional arguments of QEMU. `{work}` is replaced by the path of the folder that the
     /// servers serve.
     #[serde(default)]
     pub qemu: Vec<String>,
@@ -60,24 +60,23 @@ pub struct Scenario {
     /// address is 10.0.2.2, and shell variables such as `$NFS_PORT` contain their ports.
     #[serde(default)]
     pub servers: Vec<Protocol>,
-    /// Whether virtiofs shares a folder of this host with the guest, with the tag `host`.
+    /// Whether the guest can mount a folder of this host with virtiofs. The mount tag is `host`.
     #[serde(default)]
     pub virtiofs: bool,
-    /// Time limit of the guest (s). None for the limit of the campaign.
+    /// Time limit of the guest (s). None means the limit of the option `--seconds`.
     pub seconds: Option<u64>,
     /// Shell commands before the checks. The first command that fails ends the scenario.
     #[serde(default)]
     pub setup: String,
-    /// A block device that is not in use, to which the standard checks of devices are applied. None
-    /// if there are no such checks.
+    /// An unused block device for the standard checks of devices. None if these checks are not
+    /// wanted.
     pub block: Option<Place>,
-    /// A folder in a file system on a disk, to which the standard checks of folders are applied.
-    /// None if there are no such checks.
+    /// A folder on a disk for the standard checks of folders. None if these checks are not wanted.
     pub folder: Option<Place>,
-    /// Devices and files in use, for which a check that writing is refused is added.
+    /// Devices and files in use. For each of them, a check is added that writing to it is refused.
     #[serde(default)]
     pub in_use: Vec<InUse>,
-    /// Additional checks.
+    /// Checks in the file of the scenario. The function `all` adds the standard checks.
     #[serde(default)]
     pub check: Vec<Check>,
 }
@@ -90,7 +89,7 @@ pub struct Place {
     pub path: String,
     /// Texts that `halfpower target` must print for this path.
     pub names: Vec<String>,
-    /// Value of `--destroy-data-on`, such as the serial number of the device. None for the path.
+    /// Value of `--destroy-data-on`, such as the serial number of the device. None means the path.
     pub consent: Option<String>,
 }
 
@@ -102,12 +101,12 @@ pub struct InUse {
     pub way: String,
     /// Path of the device or file.
     pub path: String,
-    /// Flag that consents to writing. None for `--destroy-data-on` with the path.
+    /// Flag that consents to writing. None means `--destroy-data-on=PATH`.
     pub consent: Option<String>,
-    /// Additional flags.
+    /// Additional flags of `halfpower run`.
     #[serde(default)]
     pub flags: String,
-    /// Text that the refusal must contain.
+    /// Text that the error message must contain.
     pub reason: String,
 }
 
@@ -121,7 +120,6 @@ fn default_architecture() -> Architecture {
 pub struct Check {
     /// The expectation that is checked, as a sentence.
     pub what: String,
-    /// The shell command.
     pub run: String,
     /// Expected exit code of the command.
     #[serde(default)]
@@ -132,8 +130,7 @@ pub struct Check {
     /// Texts that the output must not contain.
     #[serde(default)]
     pub lacks: Vec<String>,
-    /// Whether the output is a list of features for the docs, with lines "NAME yes" or "NAME no
-    /// REASON".
+    /// Whether the output lists features for the docs, as lines "NAME yes" or "NAME no REASON".
     #[serde(default)]
     pub lists_features: bool,
     /// Expected values in the JSON document that the command prints, by JSON pointer (RFC 6901).
@@ -185,8 +182,8 @@ pub fn all(folder: &Path) -> Result<Vec<Scenario>> {
 }
 
 impl Place {
-    /// Returns the checks that a device is described correctly, can be measured, and is not written
-    /// to without consent.
+    /// Returns the standard checks of devices: the device is described correctly and can be
+    /// measured, and writing needs consent.
     fn block_checks(&self) -> Vec<Check> {
         let path = &self.path;
         let mut described =
@@ -199,8 +196,8 @@ impl Place {
         vec![described, measured.shows("requests/s"), refused]
     }
 
-    /// Returns the checks that a file system is described correctly, that test files in it are
-    /// measured and removed, and that copies are correct.
+    /// Returns the standard checks of folders: the file system is described correctly, a test file
+    /// is measured and removed, and a copy is correct.
     fn folder_checks(&self) -> Vec<Check> {
         let path = &self.path;
         let mut described = Check::new(
@@ -221,7 +218,8 @@ impl Place {
         vec![described, measured, Check::new("a copy is identical to its source", copy)]
     }
 
-    /// Returns the check that a short survey that may write to the device prints its summary.
+    /// Returns the check that a short survey prints its summary. The survey may write to the
+    /// device.
     fn block_survey(&self) -> Check {
         let path = &self.path;
         let consent = self.consent.as_ref().unwrap_or(path);
@@ -236,8 +234,8 @@ impl Place {
     }
 }
 
-/// Returns the command of a survey of ten seconds. The result of the survey may be invalid, because
-/// a guest is slow and noisy.
+/// Returns the command of a survey of ten seconds. A result that is invalid (exit code 5) is
+/// accepted, because a guest is slow and noisy.
 fn survey(path: &str, flags: &str) -> String {
     let limits = "--budget 10 --max-write 256m";
     format!(
@@ -268,7 +266,7 @@ impl Check {
         self
     }
 
-    /// Changes the check to expect that the command is refused for safety, with this reason.
+    /// Changes the expected result: halfpower must refuse the command and print this reason.
     fn refused(mut self, reason: &str) -> Check {
         self.exit = REFUSED;
         self.shows(reason)
@@ -277,7 +275,7 @@ impl Check {
     /// Compares the exit code and the output of the command with the expected results.
     ///
     /// # Errors
-    /// A message of one line that says what differs.
+    /// A one-line message about the first difference.
     pub fn judge(&self, code: i32, output: &str) -> Result<(), String> {
         if code != self.exit {
             return Err(format!("exit code {code}, not {}", self.exit));

@@ -1,5 +1,5 @@
-//! Starts the servers of this host that a guest uses: servers that provide disks and folders over
-//! the network, and a virtiofs daemon.
+//! Starts the servers on this host that a guest uses: network servers (NBD, NFS, SMB, iSCSI) and
+//! the virtiofs daemon.
 
 use super::scenario::Scenario;
 use crate::faults::running::pause;
@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Path of the virtiofs daemon, which the QEMU package installs outside the PATH.
 const VIRTIOFSD: &str = "/usr/lib/qemu/virtiofsd";
-/// Name of the folder that servers, virtiofs and 9p serve. It is in the guest's folder on this
-/// host, and [`Workplace`] requires this name.
+/// Name of the folder that is served to the guest over the network, virtiofs or 9p. It is a
+/// subfolder of the guest's folder on this host. A [`Workplace`] requires this name.
 pub const SHARED: &str = "data";
 /// Size of the file that the servers serve (bytes).
 const FILE_BYTES: u64 = 64 << 20;
@@ -48,8 +48,8 @@ impl Services {
         Ok(Services { servers, virtiofs })
     }
 
-    /// Returns shell commands that set a variable to the port of each server and configure the
-    /// network.
+    /// Returns shell commands for the guest. They configure the network and set a variable to the
+    /// port of each server, for example `NFS_PORT`.
     pub fn ports_text(&self) -> String {
         let mut text = String::new();
         for server in &self.servers {
@@ -68,7 +68,8 @@ impl Services {
             command.args(["-netdev", "user,id=host", "-device", "virtio-net-pci,netdev=host"]);
         }
         if let Some((_, socket)) = &self.virtiofs {
-            // The memory of the guest is shared, because the daemon reads and writes it.
+            // The virtiofs daemon reads and writes the memory of the guest, so the memory must be
+            // shared.
             command.args(["-object", "memory-backend-memfd,id=memory,size=1G,share=on"]);
             command.args(["-machine", "memory-backend=memory", "-chardev"]);
             command.arg(format!("socket,id=virtiofs,path={}", socket.display()));

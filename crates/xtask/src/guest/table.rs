@@ -7,15 +7,14 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The results of a scenario on one kernel.
 #[derive(Debug)]
 pub struct Row {
-    /// Name of the scenario.
     pub name: String,
     /// Description of the device or situation.
     pub device: String,
     /// Release of the kernel.
     pub release: String,
-    /// Name of each feature, and "yes" or "no" with the reason.
+    /// Name of each feature with its table cell: "yes", or "no" with the reason.
     pub features: Vec<(String, String)>,
-    /// Descriptions of the devices and files in use, to which writing must be refused.
+    /// Descriptions of the devices and files in use to which halfpower must refuse to write.
     pub in_use: Vec<String>,
     /// Descriptions of the checks.
     pub checks: Vec<String>,
@@ -38,12 +37,12 @@ impl Row {
     }
 }
 
-/// Suffix for devices and files in use to which a write was not refused.
+/// Suffix of an entry in the list of devices and files in use if a write to it was not refused.
 const NOT_REFUSED: &str = " (FAILED)";
 
-/// Formats all rows as a Markdown table, with a line that counts them. A row of the older table is
-/// replaced if its scenario was run now on the same kernel series. Skipped scenarios do not replace
-/// older rows.
+/// Formats the rows as a Markdown table, after a line with the number of scenarios. Keeps a row of
+/// the older table unless its scenario was run again on the same kernel series. The list of devices
+/// and files in use follows the table.
 pub fn of(rows: &[Row], older: &str) -> String {
     let mut lines: BTreeMap<(String, String), String> = BTreeMap::new();
     for line in older.lines().filter(|line| line.starts_with("| `")) {
@@ -79,9 +78,9 @@ fn series(release: &str) -> String {
     release.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
-/// Formats the list of devices and files in use, from these rows and an older list, and counts how
-/// many of the writes to them were refused. A write counts as refused only if all scenarios with
-/// this device or file passed. Skipped scenarios are left out.
+/// Formats the list of devices and files in use, and counts for how many of them writing was
+/// refused. Writing counts as refused only if all scenarios with the device or file passed. An
+/// entry of the older list is kept unless one of its scenarios was run again.
 fn of_ways(rows: &[Row], older: &str) -> String {
     let of_line = |line: &str| {
         let way = line.strip_prefix("- ")?;
@@ -108,8 +107,8 @@ fn of_ways(rows: &[Row], older: &str) -> String {
     text
 }
 
-/// Parses the lines "NAME yes ..." and "NAME no ..." of an output. Returns the names, each with
-/// "yes" and the parentheses at the end of the line, or with "no" and the reason.
+/// Parses lines "NAME yes ..." and "NAME no ...". Returns each name with its table cell: "yes" and
+/// a remark in parentheses at the end of the line, or "no" and the reason.
 pub fn features_in(output: &str) -> Vec<(String, String)> {
     let read = |line: &str| {
         let at = |word: &'static str| Some((line.find(word)?, word));
@@ -126,7 +125,7 @@ pub fn features_in(output: &str) -> Vec<(String, String)> {
     output.lines().filter_map(read).collect()
 }
 
-/// Formats a table of the features of each kernel.
+/// Formats a table with a row for each feature and a column for each kernel.
 pub fn of_features(rows: &[Row]) -> String {
     let listed: Vec<&Row> = rows.iter().filter(|row| !row.features.is_empty()).collect();
     let mut names: Vec<&String> = Vec::new();
@@ -149,7 +148,7 @@ pub fn of_features(rows: &[Row]) -> String {
     text
 }
 
-/// Formats the results of the power cuts and of the drives that ignore flushes as sentences.
+/// Describes the results of `--power-cuts` in two paragraphs.
 pub fn of_power_cuts(outcome: &Outcome, lies: &lying::Outcome, release: &str) -> String {
     let Outcome { cuts, settings, reported, faults } = outcome;
     let of = |kind: &str| reported.get(kind).copied().unwrap_or(0);
@@ -207,7 +206,7 @@ mod tests {
         assert!(of(&[row(&[])], "").ends_with(": 1 of 1 cases are refused.\n\n- a mounted disk\n"));
         let skipped = || Row { skipped: Some("no mdadm".to_owned()), ..row(&[]) };
         assert!(of(&[skipped()], "").ends_with(": 0 of 0 cases are refused.\n\n"));
-        // A scenario that is run again replaces only its own row for the same kernel series.
+        // If a scenario is run again, only its row for the same kernel series is replaced.
         let mended = Row { name: "md".to_owned(), release: "6.12.9".to_owned(), ..row(&[]) };
         let renewed = of(&[mended, skipped()], &text);
         assert!(renewed.starts_with("2 scenarios in guests, 2 passed"), "{renewed}");

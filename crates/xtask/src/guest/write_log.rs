@@ -1,7 +1,7 @@
-//! Reads the log of all writes to a drive. QEMU's `blklogwrites` writes the log in the format of
-//! dm-log-writes (Documentation/admin-guide/device-mapper/log-writes). For any moment, a disk image
-//! can be created from the log that contains the data that a power cut at this moment leaves: all
-//! flushed writes, and a part of the unflushed writes.
+//! Reads a log of all writes to a drive, and creates disk images from it. QEMU's `blklogwrites`
+//! writes the log in the format of dm-log-writes
+//! (Documentation/admin-guide/device-mapper/log-writes). An image contains what a power cut leaves:
+//! all flushed writes, and a part of the unflushed writes.
 
 use anyhow::{Context, Result, ensure};
 use std::fs::File;
@@ -41,7 +41,7 @@ impl Entry {
     }
 }
 
-/// A log of writes.
+/// A log of all writes to a drive.
 #[derive(Debug)]
 pub struct WriteLog {
     file: File,
@@ -64,7 +64,7 @@ fn number(bytes: &[u8], at: usize) -> u64 {
 }
 
 impl WriteLog {
-    /// Reads the entries of a log. The header of the log contains their number.
+    /// Reads the entries of a log.
     ///
     /// # Errors
     /// If the file is not a log, or is damaged.
@@ -97,9 +97,9 @@ impl WriteLog {
         Ok(WriteLog { file, entries })
     }
 
-    /// Writes to an image the data that a power cut after `count` entries leaves: all writes before
-    /// the last flush, all writes with FUA, and those other writes for which `keeps` returns true.
-    /// With `is_lying`, flushes and FUA have no effect. Returns the entries that were lost.
+    /// Applies the first `count` entries to an image, as if a power cut followed. All writes before
+    /// the last flush survive, and all writes with FUA. Any other write survives if `keeps` returns
+    /// true. With `is_lying`, flushes and FUA have no effect. Returns the writes that were lost.
     ///
     /// # Errors
     /// If the image or the log cannot be accessed.
@@ -133,8 +133,8 @@ mod tests {
     use super::*;
     use std::io::{Read, Seek};
 
-    /// Creates a log from sector numbers and flags. Each write has one sector, whose bytes are the
-    /// number of the entry from 1. An entry without a sector is a flush.
+    /// Creates a log from the sector number and the flags of each entry. An entry without a sector
+    /// is a flush. A write fills one sector with the number of its entry, counted from 1.
     fn log(path: &Path, entries: &[(Option<u64>, u64)]) {
         let file = File::create(path).unwrap();
         let head = [MAGIC, 1, entries.len() as u64, SECTOR_BYTES];

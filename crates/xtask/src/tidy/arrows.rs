@@ -2,8 +2,8 @@
 //! ARCHITECTURE.md describes.
 //!
 //! Dependencies and build-dependencies of all platforms are checked. Dev-dependencies are not
-//! checked. A crate that is missing from the table below is a finding. A crate that exists only in
-//! the table is not a finding.
+//! checked. A crate that is missing from the table [`ARROWS`] is a finding. A row of the table
+//! without a crate is not a finding.
 
 use super::finding::Finding;
 use anyhow::{Context, Result};
@@ -100,7 +100,7 @@ fn arrows_of(crate_name: &str) -> Option<&'static [&'static str]> {
     ARROWS.iter().find(|(name, _)| *name == crate_name).map(|(_, allowed)| *allowed)
 }
 
-/// Returns all dependencies and build-dependencies, including those of only one platform.
+/// Returns all dependencies and build-dependencies, including those for specific platforms.
 fn dependencies(manifest: &Table) -> Vec<(&String, &Value)> {
     let platforms = manifest.get("target").and_then(Value::as_table);
     let tables = platforms.into_iter().flat_map(Table::values).filter_map(Value::as_table);

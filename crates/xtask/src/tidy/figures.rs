@@ -1,5 +1,5 @@
-//! `cargo xtask tidy --figures`: prints the sizes of crates and the numbers of code patterns to
-//! avoid.
+//! `cargo xtask tidy --figures`: prints the sizes of crates and the counts of discouraged code
+//! patterns.
 //!
 //! All figures are counted in the sources, so they are the same on every machine. Lines are counted
 //! in all crates. Patterns are counted only in shipped code, which excludes tests and `xtask`. For
@@ -22,7 +22,7 @@ use std::path::Path;
 const DEVELOPER_CRATE: &str = "xtask";
 /// Goal: the workspace has fewer crates than this.
 const MEMBERS: usize = 22;
-/// Names that only one type should have.
+/// Type names that the shipped crates should define only once.
 const SHARED_TYPES: [&str; 3] = ["Evidence", "Finding", "Workload"];
 
 /// A code pattern: its name, the function that finds its lines in a file, and the goal for its
@@ -40,7 +40,7 @@ const FORMS: [Form; 8] = [
     ("literals `[\"read\", \"write\"]`", forms::lists_of_directions, Goal::None),
 ];
 
-/// Returns the text with both tables: the sizes of crates, and all other figures.
+/// Returns two tables: the sizes of crates, and all other figures.
 pub fn tables(root: &Path) -> Result<String> {
     let sources = sources(root)?;
     let metadata = repository::metadata_of_members(root)?;

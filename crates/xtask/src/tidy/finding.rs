@@ -1,5 +1,5 @@
-//! The finding of a rule: file, line and message. A finding is printed in the format of compiler
-//! messages.
+//! A finding: the violation of a rule at a line of a file. Findings are printed like compiler
+//! messages, as `file:line: message`.
 
 use std::fmt;
 
@@ -12,8 +12,8 @@ pub struct Finding {
 }
 
 impl Finding {
-    /// Returns a finding at a line of a file. The path is relative to the root, and lines are
-    /// counted from 1.
+    /// Returns a finding at a line of a file. The path is relative to the root of the checkout.
+    /// Lines are counted from 1.
     pub fn new(path: &str, line: usize, message: impl Into<String>) -> Self {
         Self { path: path.to_string(), line, message: message.into() }
     }

@@ -1,7 +1,8 @@
-//! Checks the length of functions, files and lines, and the opening paragraph of each file.
+//! Checks the length of functions, files and lines, and the `//!` comment at the start of each
+//! file.
 //!
-//! The length of a function is counted from `fn` to the closing brace, without the doc comment. In
-//! tests, only the line width is checked.
+//! The length of a function is counted from `fn` to the closing brace, without the doc comment.
+//! Functions of tests may have any length. The length of a file is counted without its tests.
 
 use super::finding::Finding;
 use super::source::{Source, Token};
@@ -9,11 +10,11 @@ use std::ops::RangeInclusive;
 
 /// Maximum number of lines of a function, including the signature and the braces.
 const FUNCTION_LINES: usize = 70;
-/// Maximum number of lines of a file without its tests.
+/// Maximum number of lines of a file. Lines of tests are not counted.
 const FILE_LINES: usize = 700;
 /// Maximum number of characters in a line.
 const LINE_CHARACTERS: usize = 100;
-/// Minimum number of characters in the opening paragraph of a file.
+/// Minimum number of characters in the `//!` comment at the start of a file.
 const OPENING_CHARACTERS: usize = 60;
 
 /// Reports functions outside tests that are too long.
@@ -31,13 +32,12 @@ pub fn long_functions(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Returns the line ranges of the bodies of all functions outside tests. A range includes the lines
-/// of the braces.
+/// Returns the line range of the body of each function outside tests. The range includes the lines
+/// with the braces.
 pub fn bodies(source: &Source) -> Vec<RangeInclusive<usize>> {
     functions(&source.shipped_tokens()).into_iter().map(|function| function.body).collect()
 }
 
-/// A function that has a body.
 struct Function<'a> {
     name: &'a str,
     line: usize,
@@ -90,7 +90,8 @@ pub fn long_files(source: &Source) -> Vec<Finding> {
     if lines <= FILE_LINES {
         return Vec::new();
     }
-    let message = format!("{lines} lines without tests, but only {FILE_LINES} are allowed");
+    let message =
+        format!("the file has {lines} lines outside tests, but only {FILE_LINES} are allowed");
     vec![Finding::new(&source.path, 1, message)]
 }
 
@@ -108,7 +109,7 @@ pub fn long_lines(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Reports a file that does not begin with a `//!` paragraph, or whose paragraph is too short.
+/// Reports a file whose `//!` comment is missing or too short.
 pub fn missing_openings(source: &Source) -> Vec<Finding> {
     let opening = source.text.lines().map_while(|line| line.strip_prefix("//!"));
     let characters: usize = opening.map(|line| line.trim().chars().count()).sum();

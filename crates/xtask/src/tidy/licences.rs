@@ -24,8 +24,9 @@ const ALLOWED: [&str; 12] = [
     "Zlib",
 ];
 
-/// Reports packages without an accepted licence, at their lines in the lock file. Returns an error
-/// if the metadata do not have the expected form.
+/// Reports the packages whose licence is missing or not accepted. Each finding has the package's
+/// line in `lock`, which is the text of Cargo.lock. `metadata` is the output of `cargo metadata`.
+/// Returns an error if `metadata` does not have the expected form.
 pub fn check(metadata: &Value, lock: &str) -> Result<Vec<Finding>> {
     let packages = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
     let mut findings = Vec::new();

@@ -1,10 +1,10 @@
 //! Checks the imports between the modules of a crate. The imports must not be cyclic. A top-level
 //! module may import only top-level modules that the crate root declares before it.
 //!
-//! An import is any path outside tests that starts with `crate`, `super` or `self` and leads into
-//! another module. It counts for the level at which the two module paths diverge: if `a::b` imports
-//! `a::c`, this is an import of `c` by `b` inside `a`. A module and its submodules may import each
-//! other freely. Names that the root re-exports are not followed.
+//! An import is any path outside tests that starts with `crate`, `super` or `self` and refers to
+//! another module. Imports are checked between modules with the same parent: if `a::b::x` imports
+//! `a::c::y`, this counts as an import of `c` by `b`. A module and its submodules may import each
+//! other freely. A path to a name that the crate root re-exports does not count as an import.
 
 use super::finding::Finding;
 use super::paths::{UsedPath, paths};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// An import between two modules with the same parent.
 struct Import<'a> {
-    /// Module path of the common parent. Empty for the crate root.
+    /// Module path of the parent. Empty for the crate root.
     inside: Vec<String>,
     from: String,
     to: String,
@@ -69,8 +69,8 @@ fn imports<'a>(files: &[&'a Source]) -> Vec<Import<'a>> {
     imports
 }
 
-/// Returns the path of the module to which the path `used` leads. `here` is the module in which the
-/// path occurs.
+/// Returns the module path of the innermost module in the path `used`. `here` is the module in
+/// which `used` occurs.
 fn module_of(here: &[String], used: &UsedPath, modules: &BTreeSet<Vec<String>>) -> Vec<String> {
     let mut place = here.to_vec();
     for word in &used.segments {
@@ -107,7 +107,8 @@ fn against_the_order(imports: &[Import<'_>], declared: &[String]) -> Vec<Finding
     findings
 }
 
-/// Reports cyclic imports, with one finding for each pair of modules in a cycle.
+/// Reports each import that is part of a cycle. If a module imports another one several times, only
+/// the first import is reported.
 fn cycles(imports: &[Import<'_>]) -> Vec<Finding> {
     let mut graphs: BTreeMap<&[String], BTreeMap<&str, BTreeSet<&str>>> = BTreeMap::new();
     for import in imports {

@@ -1,5 +1,6 @@
-//! Finds paths such as `crate::engine::{Engine, uring::Ring}` in tokens and expands them into one
-//! path for each name. This works for `use` and for paths in expressions, types and macro calls.
+//! Finds paths such as `crate::engine::{Engine, uring::Ring}` in the tokens of a file, and expands
+//! them into one path for each name. The paths may be in `use` declarations, expressions, types and
+//! macro calls.
 
 use super::source::Token;
 
@@ -12,7 +13,8 @@ pub struct UsedPath {
     pub line: usize,
 }
 
-/// Returns all paths with more than one word that start with one of the given words.
+/// Returns all paths whose first word is one of `first_words`. Single words, as in `pub(crate)`,
+/// are left out.
 pub fn paths(tokens: &[&Token], first_words: &[&str]) -> Vec<UsedPath> {
     let mut found = Vec::new();
     for (index, token) in tokens.iter().enumerate() {
@@ -25,8 +27,8 @@ pub fn paths(tokens: &[&Token], first_words: &[&str]) -> Vec<UsedPath> {
     found
 }
 
-/// Expands the path or the braces at `index`, appends the paths to `found`, and returns the index
-/// of the next token.
+/// Expands the path or the braces at `index`, puts `prefix` before each path, and appends the paths
+/// to `found`. Returns the index of the next token.
 fn expand(tokens: &[&Token], index: usize, prefix: &[String], found: &mut Vec<UsedPath>) -> usize {
     let Some(token) = tokens.get(index) else { return index };
     match token.text.as_str() {

@@ -7,10 +7,11 @@
 use super::finding::Finding;
 use super::source::Source;
 
-/// Crates that may use `unsafe`: they make system calls, or use stores that bypass the CPU caches.
+/// Crates that may use `unsafe`. They make system calls, or use store instructions that bypass the
+/// CPU caches.
 const UNSAFE_CRATES: [&str; 4] = ["ioengine", "cpucost", "memspeed", "calltrace"];
 
-/// Reports uses of the keyword `unsafe` outside [`UNSAFE_CRATES`], also in tests.
+/// Reports each `unsafe` in a crate that is not one of [`UNSAFE_CRATES`]. Tests are also checked.
 pub fn unsafe_outside_its_crates(source: &Source) -> Vec<Finding> {
     if UNSAFE_CRATES.contains(&source.crate_name()) {
         return Vec::new();
@@ -21,7 +22,7 @@ pub fn unsafe_outside_its_crates(source: &Source) -> Vec<Finding> {
     tokens.map(|token| Finding::new(&source.path, token.line, message)).collect()
 }
 
-/// Reports `unsafe` blocks and implementations without a `SAFETY:` comment.
+/// Reports each `unsafe` block and `unsafe impl` without a `SAFETY:` comment.
 pub fn undocumented_unsafe(source: &Source) -> Vec<Finding> {
     let lines: Vec<&str> = source.text.lines().collect();
     let mut findings = Vec::new();
@@ -35,7 +36,8 @@ pub fn undocumented_unsafe(source: &Source) -> Vec<Finding> {
     findings
 }
 
-/// Returns whether the last line, or the comment above its statement, contains `SAFETY:`.
+/// Returns whether an `unsafe` in the last of `lines` has a `SAFETY:` comment. The comment may be
+/// on the same line or above the statement.
 fn has_reason(lines: &[&str]) -> bool {
     let Some((last, above)) = lines.split_last() else { return false };
     if last.contains("SAFETY:") {
@@ -70,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn unsafe_is_for_three_crates_even_in_tests() {
+    fn unsafe_is_only_for_the_listed_crates_even_in_tests() {
         let text = "//! no unsafe here\nfn f() {\n    unsafe { g() }\n}\n";
         let rule = unsafe_outside_its_crates;
         assert_eq!(lines_found(rule, "crates/ioengine/src/sys.rs", text), NONE);

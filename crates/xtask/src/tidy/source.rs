@@ -1,17 +1,17 @@
 //! Parses a Rust file into a flat list of tokens. Each token has its line and a flag that says
 //! whether it is test code.
 //!
-//! The rules search for short sequences of tokens, so that no syntax tree is needed. Text in
-//! comments and strings does not match, but code inside macro calls does. Test code is: items with
-//! `#[test]` or `#[cfg(test)]`, files in `tests/`, `benches/` and `examples/`, and the files of
-//! modules that are declared with `#[cfg(test)]`. Code under `cfg(any(test, ...))` is not test
-//! code, because it may be shipped.
+//! The rules search for short sequences of tokens, so they need no syntax tree. Text in comments
+//! and strings does not match, but code inside macro calls does. Test code consists of items with
+//! `#[test]` or `#[cfg(test)]`, of files in `tests/`, `benches/` and `examples/`, and of modules
+//! that are declared with `#[cfg(test)]`. Code under `cfg(any(test, ...))` is not test code,
+//! because it may be shipped.
 
 use anyhow::{Result, anyhow};
 use proc_macro2::{Delimiter, Group, Spacing, TokenStream, TokenTree};
 use std::ops::RangeInclusive;
 
-/// Folders of Cargo packages whose code is never shipped.
+/// Folders of a Cargo package with code that is never shipped.
 const TEST_FOLDERS: [&str; 3] = ["tests", "benches", "examples"];
 
 /// A token of a Rust file. A `::` is one token, and so is each opening or closing delimiter.
@@ -31,7 +31,7 @@ pub struct Source {
     pub path: String,
     /// Text of the file.
     pub text: String,
-    /// The tokens of the file, without comments.
+    /// The tokens of the file. Comments are left out, except doc comments, which are attributes.
     pub tokens: Vec<Token>,
     test_lines: Vec<RangeInclusive<usize>>,
     is_test: bool,
@@ -66,8 +66,8 @@ impl Source {
         inside.split('/').next().unwrap_or(inside)
     }
 
-    /// Returns the module path of the file, which is empty for the crate root. None for files
-    /// outside `src` and in `src/bin`.
+    /// Returns the module path of the file. Empty for the crate root. None for a file in `src/bin`
+    /// or outside `src`.
     pub fn module_path(&self) -> Option<Vec<String>> {
         let (_, inside) = self.path.split_once("/src/")?;
         let stem = inside.strip_suffix(".rs")?;
@@ -89,7 +89,7 @@ impl Source {
         (1..=self.text.lines().count()).filter(|line| !self.is_test_line(*line)).count()
     }
 
-    /// Returns whether a line belongs to test code. Comment lines inside test code also do.
+    /// Returns whether a line belongs to test code. This includes comment lines inside test code.
     pub fn is_test_line(&self, line: usize) -> bool {
         self.is_test || self.test_lines.iter().any(|range| range.contains(&line))
     }
@@ -151,8 +151,8 @@ impl Source {
     }
 }
 
-/// Returns the number of token trees of the first item if its first attribute marks it as test
-/// code. The item extends from its attributes to the first `;` or block. None for other items.
+/// Returns the number of token trees of the item at the start of `trees`, from its attributes to
+/// its first `;` or block. None if the first attribute does not mark the item as test code.
 fn test_item_end(trees: &[TokenTree]) -> Option<usize> {
     if !is_test_attribute(attribute(trees)?) {
         return None;
@@ -170,8 +170,8 @@ fn test_item_end(trees: &[TokenTree]) -> Option<usize> {
     Some(rest.unwrap_or(trees.len()))
 }
 
-/// Returns the contents of the attribute `#[...]` at the start of the token trees. None if there is
-/// no attribute.
+/// Returns the contents of the attribute `#[...]` at the start of `trees`. None if `trees` does not
+/// start with an attribute.
 fn attribute(trees: &[TokenTree]) -> Option<&Group> {
     match trees {
         [TokenTree::Punct(hash), TokenTree::Group(group), ..]
@@ -188,8 +188,8 @@ fn is_test_attribute(group: &Group) -> bool {
     text == "test" || text == "cfg(test)" || text.starts_with("cfg(all(test,")
 }
 
-/// Marks as test code the files of modules that another file declares with
-/// `#[cfg(test)] mod name;`, and the files of their submodules.
+/// Marks a file as test code if another file declares its module with `#[cfg(test)] mod name;`.
+/// Also marks the files of its submodules.
 pub fn mark_test_modules(sources: &mut [Source]) {
     let modules: Vec<String> = sources.iter().flat_map(test_modules).collect();
     for source in sources {

@@ -1,7 +1,7 @@
 //! Rules for all text files of the checkout, in any language.
 //!
-//! The rules search for words in the whole text, including comments. In this file, the words are
-//! split into two halves, so that the file itself does not match.
+//! The rules search for words in the whole text, including comments. In this file, each word is
+//! written in two halves, so that the file itself does not match.
 
 use super::finding::Finding;
 
@@ -10,7 +10,7 @@ const LEFTOVERS: [&str; 2] = [concat!("FIX", "ME"), concat!("XX", "X")];
 /// Prefixes of absolute paths that exist only on the machine of one developer.
 const MACHINE_PATHS: [&str; 2] = [concat!("/wo", "rk/"), concat!("/ro", "ot/")];
 
-/// Reports marks of unfinished work that are whole words.
+/// Reports words that mark unfinished work. Parts of longer words do not match.
 pub fn leftovers(path: &str, text: &str) -> Vec<Finding> {
     let is_inner = |letter: char| letter.is_alphanumeric() || letter == '_';
     let message =
@@ -28,8 +28,8 @@ pub fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
     find(path, text, &MACHINE_PATHS, message, |before, _| !before.is_some_and(is_inner))
 }
 
-/// Reports lines with one of the words. `counts` decides from the characters before and after a
-/// match whether it counts.
+/// Reports each line that contains one of `words`. `counts` takes the characters before and after a
+/// match, and returns whether the match counts.
 fn find(
     path: &str,
     text: &str,

@@ -1,13 +1,14 @@
 //! Reports token sequences that Rust files must not contain, or that only certain crates may
 //! contain: panics, printing, SQL, clocks, and I/O in pure crates.
 //!
-//! These rules do not apply to tests. For clocks, clippy also checks the tests.
+//! These rules do not apply to tests. In tests, clippy forbids `Instant::now` and other clock calls
+//! (`disallowed-methods` in `clippy.toml`).
 
 use super::finding::Finding;
 use super::paths::paths;
 use super::source::{Source, Token};
 
-/// A sequence of tokens that most crates must not contain.
+/// A sequence of tokens that only certain crates may contain.
 struct Forbidden {
     tokens: &'static [&'static str],
     /// Names of the crates that may contain the sequence.
@@ -50,7 +51,7 @@ pub fn forbidden_words(source: &Source) -> Vec<Finding> {
     let tokens = source.shipped_tokens();
     let mut findings = Vec::new();
     for rule in &FORBIDDEN {
-        // A build script must print, because its output contains instructions for cargo.
+        // A build script passes instructions to cargo by printing them.
         let is_to_cargo = rule.remedy == PRINT_REMEDY && source.path.ends_with("/build.rs");
         if !is_to_cargo && !rule.allowed_in.contains(&source.crate_name()) {
             let lines = places(&tokens, rule.tokens);
@@ -70,8 +71,8 @@ pub fn places<'a>(
     hits.map(|window| window[0].line)
 }
 
-/// Files that may read the clock of the operating system: two files of `ioengine`, and the clock of
-/// the benchmarks, which must be independent of the code under test.
+/// Files that may read the clock of the operating system. `cargo xtask bench` has its own clock,
+/// because a benchmark must be independent of the code under test.
 const FILES_WITH_CLOCKS: [&str; 3] = [
     "crates/ioengine/src/clock.rs",
     "crates/ioengine/src/sys.rs",
@@ -108,7 +109,8 @@ const PURE_CRATES: [&str; 2] = ["analysis", "report"];
 /// Modules of `std` with side effects.
 const IMPURE_MODULES: [&str; 7] = ["env", "fs", "net", "os", "process", "thread", "time"];
 
-/// Reports uses of `std` modules with side effects in crates without I/O.
+/// Reports uses of `std` modules with side effects, such as `std::fs`, in crates that must not do
+/// I/O.
 pub fn impure_imports(source: &Source) -> Vec<Finding> {
     if !PURE_CRATES.contains(&source.crate_name()) {
         return Vec::new();

@@ -1,9 +1,9 @@
 //! Converts logs without fio's JSON output to a run. All threads whose logs have the same prefix
 //! become one point.
 //!
-//! The logs do not state the engine, the queue depth or the order of requests, and their times
-//! count from the start of each job. So logs of different loads are refused, and every assumption
-//! is listed in the missing information of the run.
+//! The logs do not contain the engine, the queue depth or the order of requests. These settings are
+//! assumed, and every assumption is listed in the missing information of the run. Logs with
+//! different loads are refused, because they may belong to jobs that ran one after the other.
 
 use std::path::Path;
 
@@ -21,22 +21,22 @@ use crate::checked;
 use crate::imported::{self, Imported, UNKNOWN_HOST};
 
 const SECTOR_BYTES: f64 = 512.0;
-/// Maximum difference between the shares of reads (0 to 1) of two threads of one job.
+/// Maximum difference between two threads of one job in the share of reads (0 to 1).
 const SHARE_MAX: f64 = 0.2;
-/// Maximum ratio of the mean request sizes of two threads of one job.
+/// Maximum ratio between the mean request sizes of two threads of one job.
 const SIZE_MAX: f64 = 1.5;
 
 /// Converts logs without fio's JSON output to a run.
 ///
 /// # Errors
-/// A message of one line if all logs are empty, have latencies but no rates, or belong to jobs
-/// with different loads.
+/// The logs are empty, have latencies but no rates, or belong to jobs with different loads. The
+/// message has one line.
 pub fn run(prefix: &str, path: &Path, logs: Vec<Log>) -> Outcome<Imported> {
     if logs.iter().all(|log| log.lines.is_empty()) {
         return Err(Failure::failed("the log is empty; import a log with at least one line"));
     }
     let mut missing = vec!["the settings (assumed: sequential, depth 1, buffered, sync engine)"];
-    missing.extend(["the target", "CPU time", "the start (computed from the time of the file)"]);
+    missing.extend(["the target", "CPU time", "the start time (computed from the file's mtime)"]);
     let (mut trial, threads) = trial(&logs, &mut missing)?;
     if threads > 1 {
         missing.push("whether the threads ran at the same time (this is assumed)");
@@ -61,8 +61,7 @@ pub fn run(prefix: &str, path: &Path, logs: Vec<Log>) -> Outcome<Imported> {
     })
 }
 
-/// Concatenates the texts of all logs, each below the name of its file. The text of the first log
-/// is moved instead of copied, to save memory.
+/// Concatenates the texts of all logs, each after a line with the file name.
 fn document(logs: Vec<Log>) -> String {
     let mut document = String::new();
     for log in logs {
@@ -80,7 +79,7 @@ fn document(logs: Vec<Log>) -> String {
     document
 }
 
-/// Builds a trial with the sums over all threads. Also returns the number of threads.
+/// Builds one trial from the logs of all threads. Also returns the number of threads.
 fn trial(logs: &[Log], missing: &mut Vec<&'static str>) -> Outcome<(Trial, u32)> {
     let all: Vec<&Log> = logs.iter().collect();
     let known = Known { mean_bytes: None, elapsed_ms: None, end_ms: rates::complete_ms(&all) };
@@ -123,7 +122,6 @@ fn trial(logs: &[Log], missing: &mut Vec<&'static str>) -> Outcome<(Trial, u32)>
     Ok((trial, threads))
 }
 
-/// Remedy in the error messages for logs of several jobs.
 const REMEDY: &str = "import the logs together with the run's output of --output-format=json, or \
                       import each log separately";
 
@@ -167,8 +165,8 @@ fn overlap(logs: &[Log]) -> Outcome<()> {
     }
 }
 
-/// Builds the trial of the threads whose logs have the same number: bytes, requests, and latencies
-/// if a log has the latency of each request.
+/// Builds a trial from the logs with the same thread number. The trial has latencies only if a log
+/// has the latency of each request.
 fn thread(rates: &Rates, logs: &[&Log], missing: &mut Vec<&'static str>) -> Trial {
     let elapsed_ns = rates.edges.last().map_or(1, |last| last.saturating_mul(1_000_000));
     let latencies = [Kind::Latency, Kind::Completion]
@@ -192,8 +190,8 @@ fn thread(rates: &Rates, logs: &[&Log], missing: &mut Vec<&'static str>) -> Tria
     trial
 }
 
-/// Derives the request size from the mean size. fio logs rates as whole numbers, so the mean is
-/// rounded to a multiple of the sector size if this changes the mean by at most 1%.
+/// Rounds a mean request size to a multiple of the sector size if this changes the mean by at most
+/// 1%. The mean is not exact, because fio logs rates as whole numbers.
 fn size(mean_bytes: f64) -> u32 {
     let whole = ((mean_bytes / SECTOR_BYTES).round() * SECTOR_BYTES).max(SECTOR_BYTES);
     let is_off = (whole / mean_bytes - 1.0).abs() > 0.01;

@@ -1,14 +1,15 @@
-//! Parses the lines of a log. Each line is packed into 16 bytes, because a log may have millions of
-//! lines. A line has a time, a value, a direction and a request size. Other columns are ignored.
+//! Parses the lines of a log. A line has a time, a value, a direction and a request size. Other
+//! columns are ignored. Each line is packed into 16 bytes, because a log may have millions of
+//! lines.
 
 use lab::failure::{Failure, Outcome};
 
-/// Maximum time of a line: three years (ms). Times since 1970 (`log_unix_epoch`) are longer and are
+/// Maximum time of a line (ms): three years. Times since 1970 (`log_unix_epoch`) are larger and are
 /// refused.
 pub const TIME_MAX_MS: u64 = 100_000_000_000;
-/// Maximum value of a line: 1 EB/s as a rate in KiB/s, or 11 days as a latency in ns.
+/// Maximum value of a line. A rate (KiB/s) is limited to 1 EB/s, a latency (ns) to 11 days.
 const VALUE_MAX: u64 = 1_000_000_000_000_000;
-/// Numbers of bits for the time, the direction and the size. The other bits contain the value.
+/// Sizes of the fields of a packed line (bits). The remaining bits contain the value.
 const TIME_BITS: u32 = 37;
 const DIRECTION_BITS: u32 = 2;
 const SIZE_BITS: u32 = 32;
@@ -48,7 +49,7 @@ impl Line {
     /// Parses line `number` of a log.
     ///
     /// # Errors
-    /// A message of one line with the line number, if the line is damaged.
+    /// The line is damaged. The message contains the line number.
     pub fn read(number: usize, line: &str) -> Outcome<Line> {
         let failed = |what: &str| {
             Failure::failed(format!(

@@ -1,6 +1,7 @@
-//! Computes bytes and requests over time from the logs of one run. A mean covers the time since the
-//! previous line, but at most the usual step. Requests that were logged individually are counted.
-//! The end of the run is cut off, because the last lines of some threads may be missing there.
+//! Computes bytes and requests over time from the logs of one run. In a log of means, a line covers
+//! the time since the previous line, but at most the usual step. In a log of individual requests,
+//! the requests in each interval are counted. The end of the run is cut off, because the last lines
+//! of some threads may be missing.
 
 use std::collections::BTreeMap;
 
@@ -8,18 +9,18 @@ use lab::point::SeriesPoint;
 
 use super::{KINDS, Kind, Log};
 
-/// Minimum length of the intervals in which individually logged requests are counted (ms). Runs of
-/// halfpower have intervals of the same length.
+/// Minimum length of the intervals in which individual requests are counted (ms). halfpower's own
+/// runs have intervals of this length.
 const INTERVAL_MS: u64 = 100;
-/// Approximate maximum number of intervals in which individually logged requests are counted.
-/// Longer logs get longer intervals.
+/// Approximate maximum number of intervals in which individual requests are counted. Longer logs
+/// get longer intervals.
 pub const COUNTED_MAX: u64 = 10_000;
-/// Maximum number of intervals of a log of means. If there are more, neighbours are joined.
+/// Maximum number of intervals of a log of means. If there are more, neighbours are merged.
 pub const INTERVALS_MAX: usize = 1_000_000;
 /// Request size that is assumed if the logs do not state the size (bytes). This is fio's default.
 pub const REQUEST_BYTES: f64 = 4096.0;
 
-/// A span of time and the bytes or requests that were transferred in this time.
+/// A time window with the number of bytes or requests that completed in this time.
 #[derive(Clone, Copy, Debug)]
 pub struct Window {
     pub start_ms: u64,
@@ -31,8 +32,7 @@ pub struct Window {
 }
 
 impl Window {
-    /// Clips the window to the part before `end_ms`. None if nothing of the window is before
-    /// `end_ms`.
+    /// Clips the window at `end_ms`. None if the window begins at `end_ms` or later.
     fn until(self, end_ms: u64) -> Option<Window> {
         if self.end_ms <= end_ms {
             return Some(self);
@@ -43,15 +43,15 @@ impl Window {
     }
 }
 
-/// The data from which windows are made. Windows of means are computed from the lines whenever the
-/// windows are needed, because a long log would need millions of stored windows.
+/// The source of time windows. Windows of means are computed from the log lines on each use, to
+/// save memory.
 #[derive(Clone, Debug)]
 enum Source<'a> {
     Means(Vec<&'a Log>),
     Counted(Vec<Window>),
 }
 
-/// Time windows of logs up to `end_ms`. The amount of each window is multiplied by `factor`.
+/// Time windows of logs, clipped at `end_ms`. Each amount is multiplied by `factor`.
 #[derive(Clone, Debug)]
 struct Windows<'a> {
     source: Source<'a>,
@@ -81,7 +81,7 @@ impl Windows<'_> {
     }
 }
 
-/// Bytes and requests over time, according to logs.
+/// Bytes and requests over time, computed from logs.
 pub struct Rates<'a> {
     bytes: Windows<'a>,
     requests: Windows<'a>,
@@ -93,14 +93,14 @@ pub struct Rates<'a> {
     pub has_bytes: bool,
 }
 
-/// Facts about a run that its logs do not contain.
+/// Facts about a run that are needed to evaluate its logs.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Mean request size (bytes). None if unknown.
     pub mean_bytes: Option<f64>,
     /// Length of the run (ms). None if unknown.
     pub elapsed_ms: Option<u64>,
-    /// Time at which the intervals end (ms), from [`complete_ms`].
+    /// Time at which the last interval ends (ms). [`complete_ms`] computes this time.
     pub end_ms: u64,
 }
 
@@ -165,9 +165,8 @@ impl<'a> Rates<'a> {
     }
 
     /// Returns the amount in each interval. A window that overlaps several intervals is divided in
-    /// proportion to time. The rate of the window is added at the first interval that lies
-    /// completely in the window and subtracted after the last, so that the cost does not depend on
-    /// the number of intervals between.
+    /// proportion to time. Only the first and the last interval of a window are visited, so that
+    /// long windows cost no more than short windows.
     fn spread(&self, windows: &Windows<'_>) -> Vec<f64> {
         let edges = &self.edges;
         let mut amounts = vec![0.0; edges.len()];
@@ -188,14 +187,14 @@ impl<'a> Rates<'a> {
         let (mut rate, mut start_ms) = (0.0, 0);
         for ((amount, edge), change) in amounts.iter_mut().zip(edges).zip(rates) {
             rate += change;
-            // Rounding errors may leave the sum of all rates slightly below 0.
+            // Because of rounding errors, the sum of all rates may be slightly below 0.
             *amount += f64::max(rate, 0.0) * (edge - start_ms) as f64;
             start_ms = *edge;
         }
         amounts
     }
 
-    /// Returns the bytes and the requests of a direction.
+    /// Returns the total bytes and requests of a direction (0 for reads, 1 for writes).
     pub fn totals(&self, direction: usize) -> (f64, f64) {
         let total = |windows: &Windows<'_>| {
             let mut total = 0.0;
@@ -209,9 +208,8 @@ impl<'a> Rates<'a> {
 }
 
 /// Returns the time until which the logs of means are complete (ms). fio often omits the last line
-/// of a thread that ended in the middle of a step. Of the threads that ended less than two steps
-/// before the end of the run, the thread that ended first determines the time. A thread that ended
-/// even earlier counts as idle afterwards.
+/// of a thread. So the result is the earliest end of all threads that end less than two steps
+/// before the last thread. Threads that end even earlier count as idle afterwards.
 pub fn complete_ms(logs: &[&Log]) -> u64 {
     let is_rate = |log: &&&Log| matches!(log.kind, Kind::Bandwidth | Kind::Requests);
     let mut ends: Vec<(u64, u64)> = Vec::new();
@@ -223,9 +221,9 @@ pub fn complete_ms(logs: &[&Log]) -> u64 {
     ends.iter().filter(is_cut).map(|(end_ms, _)| *end_ms).min().unwrap_or(u64::MAX)
 }
 
-/// Counts individually logged requests in intervals of equal length. Returns the bytes and the
-/// requests of each interval, and the ends of the intervals. The last interval ends with the run
-/// if the length of the run is known, otherwise with the last request.
+/// Counts individual requests in intervals of equal length. Returns the bytes in each interval, the
+/// requests in each interval, and the ends of the intervals. The last interval ends with the run if
+/// the length of the run is known, otherwise with the last request.
 fn counted(logs: &[&Log], elapsed_ms: Option<u64>) -> (Vec<Window>, Vec<Window>, Vec<u64>) {
     let lines = || logs.iter().flat_map(|log| log.transfers());
     let last_ms = lines().map(|line| line.ms()).max().unwrap_or(0);

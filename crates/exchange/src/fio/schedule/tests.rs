@@ -1,11 +1,11 @@
-//! Tests of the runs and errors that result from whole job files.
+//! Tests the translation of whole job files to runs.
 
 use std::path::Path;
 
 use super::*;
 use crate::fio::job_file;
 
-/// Test double for a machine on which the files `data` and `other` and all devices exist.
+/// A fake machine on which only the files `data` and `other` exist.
 struct Machine;
 
 impl Surroundings for Machine {
@@ -43,7 +43,6 @@ fn run(options: &str) -> Run {
     runs(&text).remove(0)
 }
 
-/// Checks that a run has all these flags.
 #[track_caller]
 fn has(run: &Run, flags: &str) {
     let words = run.words();
@@ -203,7 +202,7 @@ fn what_would_change_the_load_is_refused_with_its_line() {
         ("rw=rw\nbs=4k,8k", "reads and writes of different sizes"),
         ("rw=rw\nrate_iops=10,90", "differs from rwmixread"),
         ("flow=2", "whose rates depend"),
-        ("size=10%", "write bytes"),
+        ("size=10%", "specify bytes"),
         ("bs=1.5k", "a.fio:4: bs=1.5k: '1.5k': unexpected '.5k'; write"),
         ("bs=0", "a.fio:4: --bs 0: 0 measures nothing"),
         ("runtime=x", "a.fio:4: runtime=x"),

@@ -1,8 +1,9 @@
-//! `halfpower classic cacheflush`: drops a file from the page cache and reports how much is left.
+//! `halfpower classic cacheflush`: drops a file from the page cache and reports how much of the
+//! file is still cached.
 //!
-//! The papers' program read a scratch file until it had displaced everything else from the cache.
-//! Here the kernel drops the pages of one file and reports how many remain. With --read, the file
-//! is then read once through the cache, which is how the second paper measured buffered reads.
+//! The papers' program read a scratch file until the cache contained nothing else. Here the
+//! kernel drops the pages of one file and reports how many remain. With `--read`, the file is then
+//! read once through the cache. The second paper measured buffered reads in this way.
 
 use analysis::units;
 use std::path::Path;
@@ -26,7 +27,7 @@ const EXPLANATION: &str = "\
 The papers' cacheflush read a scratch file before each buffered test, so that nothing of the test's
 file was left in the file system's cache; cached data would have made the test faster than the
 disk. No file was specified, so nothing was done:
-  halfpower classic cacheflush FILE    drop FILE from the page cache, and verify that it is gone
+  halfpower classic cacheflush FILE    drop all of FILE from the page cache, and verify this
   halfpower run FILE --direct=0        drops FILE before each trial, unless --invalidate=0";
 
 /// The document of `--json`.
@@ -39,7 +40,7 @@ struct Flushed {
     dropped_all_caches: bool,
 }
 
-/// Drops the file from the page cache and prints how much of it was and is cached.
+/// Drops the file from the page cache and prints how much was cached before and after.
 pub fn execute(args: &CacheflushArgs) -> Outcome {
     let Some(path) = &args.target else {
         console::data(EXPLANATION);
@@ -49,8 +50,8 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
     let name = path.display();
     if args.plan {
         console::data(&format!(
-            "flush {name} to its device and drop it from the page cache; if that is not enough and \
-             you are root, drop all clean caches; nothing was done"
+            "flush {name} to its device and drop its pages from the page cache; if pages remain \
+             and you are root, drop all clean caches; nothing was done"
         ));
         return Ok(Exit::Ok);
     }
@@ -88,7 +89,7 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
     }
 }
 
-/// Reads the whole file once, in blocks of 64 KiB, and prints throughput, CPU and the trace line.
+/// Reads the whole file once, in blocks of 64 KiB, and prints throughput, CPU use and a CSV line.
 fn read(path: &Path, bytes: u64, note: &str) -> Outcome {
     let words = format!(
         "halfpower run --rw read --bs 64k --iodepth 1 --ioengine sync --direct=0 --size {bytes} \

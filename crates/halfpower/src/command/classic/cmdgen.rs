@@ -9,7 +9,7 @@ use papers::classic::flags::{Flags, Order, caching_of};
 
 use crate::cli::classic::{CmdgenArgs, Style};
 
-/// Environment variable from which the papers' program took the name of a series.
+/// The papers' program read the name of a series of tests from this environment variable.
 const NOTE_VARIABLE: &str = "sqlio_note";
 
 /// Prints the tests as commands or as a plan.
@@ -29,8 +29,8 @@ pub fn execute(args: &CmdgenArgs) -> Outcome {
     Ok(Exit::Ok)
 }
 
-/// Returns the name of the series: the value of --note, otherwise the value of the environment
-/// variable.
+/// Returns the name of the series of tests: the value of `--note` or, if that is empty, of the
+/// environment variable.
 fn note(args: &CmdgenArgs, variable: Option<String>) -> String {
     if args.note.is_empty() { variable.unwrap_or_default() } else { args.note.clone() }
 }
@@ -51,7 +51,7 @@ fn test_set(args: &CmdgenArgs) -> Outcome<TestSet> {
         values.map_err(|error| Failure::usage(format!("--{flag} {text}: {error}; use a list")))
     };
     let word = |flag: &str, word: &str, known: &str| {
-        Failure::usage(format!("--{flag} {word}: use a list of {known}"))
+        Failure::usage(format!("--{flag} {word}: unknown value; use {known}, separated by commas"))
     };
     // The duration and the number of threads are checked in the same way as SQLIO's own flags.
     let same = format!("-s{}", args.runtime);

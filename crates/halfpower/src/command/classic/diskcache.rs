@@ -1,8 +1,8 @@
-//! `halfpower classic diskcache`: measures the cache of a device like the papers' program, with
-//! repeated reads of one block, sequential reads, and two outstanding requests.
+//! `halfpower classic diskcache`: measures the cache of a device as the papers' program did: with
+//! repeated reads of one block, with sequential reads, and with two outstanding requests.
 //!
-//! The study `device-cache` measures the rereads, and the plan of `study::disk_cache_table`
-//! measures the sequential reads. Nothing is written.
+//! The study `device-cache` measures the repeated reads, and the plan of `study::disk_cache_table`
+//! measures the rest.
 
 use ioengine::clock::unix_ns;
 use lab::console::{self, Console};
@@ -23,7 +23,7 @@ use study::target::StudyTarget;
 
 use crate::cli::classic::DiskcacheArgs;
 
-/// The study that measures rereads.
+/// The study that measures repeated reads.
 const STUDY: &str = "device-cache";
 /// Name of the run with sequential reads.
 const IN_ORDER: &str = "diskcache-sequential";
@@ -78,7 +78,9 @@ pub fn execute(args: &DiskcacheArgs) -> Outcome {
 
 fn print_plan(args: &DiskcacheArgs, study: &Study, plan: &Plan) -> Outcome {
     let target = args.target.display();
-    console::data(&format!("target {target}: in a directory, a test file is created and removed"));
+    console::data(&format!(
+        "target {target}; if it is a directory, a temporary test file is created in it"
+    ));
     console::data(&format!("run the study {}, which only reads; then measure:", study.name));
     let groups = plan.groups(args.quick, &Settings::default())?;
     for group in groups {

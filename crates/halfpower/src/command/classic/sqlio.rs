@@ -44,9 +44,9 @@ pub fn execute(args: &SqlioArgs) -> Outcome {
         let csv = args.csv.iter().map(|csv| format!("add trace lines to {}", csv.display()));
         csv.for_each(|text| console::data(&text));
     }
-    // Errors refer to the flags of `run`, so they are printed with the translated command.
+    // Errors mention the flags of `run`, so the message also shows the translated command.
     let explained = |failure: Failure| Failure {
-        message: format!("{} (SQLIO's flags mean: {line})", failure.message),
+        message: format!("{} (SQLIO's flags were translated to: {line})", failure.message),
         ..failure
     };
     translation.notes.iter().for_each(|note| console.say(format!("note: {note}")));
@@ -54,7 +54,7 @@ pub fn execute(args: &SqlioArgs) -> Outcome {
     run::execute_shown_by(&run_args, &|measured| show(args, &flags, measured)).map_err(explained)
 }
 
-/// Checks that the trace file is not the database and can be written.
+/// Checks that the trace file can be written and is not the database.
 fn check_csv(args: &SqlioArgs, csv: &Path) -> Outcome<()> {
     if !args.common.no_store && page::is_beside(csv, &args.common.db) {
         return Err(Failure::usage(format!(
@@ -76,7 +76,7 @@ fn read_params(path: &Path) -> Outcome<Vec<ParamLine>> {
     params::parse(&text)
 }
 
-/// Returns the flags of `run` that correspond to SQLIO's flags, and the common flags as given.
+/// Returns the flags of `run` that correspond to SQLIO's flags. Copies the common flags.
 fn run_args(args: &SqlioArgs, translation: &Translation) -> Outcome<RunArgs> {
     let words = ["halfpower", "run"].map(str::to_owned).into_iter();
     let trials = format!("--trials={}", args.trials);

@@ -1,8 +1,8 @@
-//! The login to a target: exchange of names, authentication by password (CHAP) if the target
+//! The login to an iSCSI target: exchange of names, authentication by password (CHAP) if the target
 //! requires it, and negotiation of limits.
 //!
-//! Source: RFC 7143, login phase (section 6.3), Login Request and Response (11.12, 11.13),
-//! authentication (12.1, and 12.1.3 for CHAP with MD5 after RFC 1994), keys (13). A login has two
+//! Source: RFC 7143, sections 6.3 (login phase), 11.12 and 11.13 (Login Request and Response), 12.1
+//! (authentication), 12.1.3 (CHAP with MD5, see also RFC 1994) and 13 (keys). A login has two
 //! stages, security negotiation and operational negotiation. In each stage, client and target
 //! exchange texts of the form `key=value` several times. The target decides when a stage ends.
 
@@ -18,12 +18,12 @@ use crate::network::iscsi::session::{Limits, RECEIVE_SEGMENT_BYTES};
 use crate::network::wire::{Wire, printable};
 use crate::network::{Access, Credentials};
 
-/// The codes of the stages in the flags of Login Request and Response (section 11.12.3).
+/// The codes of the login stages (section 11.12.3).
 const SECURITY: u8 = 0;
 const OPERATIONAL: u8 = 1;
 const FULL_FEATURE: u8 = 3;
-/// Bits in the flags. TRANSIT: the stage ends. CONTINUES: the text continues in the next PDU
-/// (sections 11.12.1, 11.12.2).
+/// Flags of a Login Request or Response (sections 11.12.1, 11.12.2). TRANSIT: the stage ends.
+/// CONTINUES: the text continues in the next PDU.
 const TRANSIT: u8 = 0x80;
 const CONTINUES: u8 = 0x40;
 /// The offsets of the session identifier (ISID) and of the status in a Login Response (sections
@@ -48,10 +48,11 @@ const CHALLENGE_BYTES_MAX: usize = 1024;
 
 /// The allowed lengths of segments and bursts (sections 13.12 to 13.14; bytes).
 const LENGTHS: std::ops::RangeInclusive<u32> = 512..=0xff_ffff;
-/// The offered MaxBurstLength (bytes). This is the limit of the protocol, rounded down to whole
-/// pages.
+/// The MaxBurstLength that this client offers (bytes). This is the limit of the protocol, rounded
+/// down to whole pages.
 const BURST_BYTES: u32 = 0xff_f000;
-/// The offered FirstBurstLength, which limits the unsolicited data of a write (bytes).
+/// The FirstBurstLength that this client offers, which limits the unsolicited data of a write
+/// (bytes).
 const FIRST_BURST_BYTES: u32 = 256 << 10;
 
 /// The keys for which this client accepts only one value. Other values would be useful only with
@@ -109,8 +110,8 @@ fn initiator_name(file: Option<&str>) -> String {
     found.map(str::trim).filter(is_valid).unwrap_or(INITIATOR_NAME).to_owned()
 }
 
-/// Returns a random session identifier (section 11.12.5), because each session of this host needs a
-/// different identifier. A second session with the same identifier would end the first session.
+/// Returns a random session identifier (section 11.12.5). A second session of this host with the
+/// same identifier would end the first session.
 fn session_id() -> [u8; 6] {
     let random = RandomState::new().build_hasher().finish().to_be_bytes();
     [0x80, random[0], random[1], random[2], random[3], random[4]]
@@ -172,7 +173,7 @@ impl Login<'_> {
     /// Performs the CHAP authentication with MD5 (section 12.1.3). The client sends a digest of the
     /// password and the challenge, but never the password.
     fn chap(&mut self, credentials: &Credentials) -> Result<Reply, Error> {
-        // The number 5 means MD5 in the registry of PPP authentication algorithms.
+        // MD5 has the number 5 in the registry of PPP authentication algorithms.
         let reply = self.exchange(SECURITY, false, &[("CHAP_A", "5")])?;
         if reply.value("CHAP_A") != Some("5") {
             let what = "the target does not use CHAP with MD5";
@@ -261,7 +262,7 @@ impl Login<'_> {
             let (header, data) = self.receive()?;
             answer.extend(data);
             if answer.len() > RECEIVED_TEXT_BYTES_MAX {
-                return Err(self.wire.violated("does not end its login text"));
+                return Err(self.wire.violated("sent a login text that is too long"));
             }
             let flags = header.flags();
             if header.byte(STATUS_CLASS) != 0 {
@@ -356,7 +357,7 @@ impl Login<'_> {
     /// the redirection, so that it never measures a server that the user did not specify.
     fn redirection(&self, keys: &[(String, String)]) -> Error {
         let address = keys.iter().find(|(key, _)| key == "TargetAddress");
-        // In the value, a comma and the number of a portal group follow the address (section 13.8).
+        // An example of a value is `192.0.2.1:3260,1`, where 1 is the portal group (section 13.8).
         let server = address.and_then(|(_, value)| value.split(',').next()).unwrap_or_default();
         let server = printable(server.as_bytes());
         let remedy = if server.is_empty() {
@@ -369,7 +370,8 @@ impl Login<'_> {
 }
 
 impl Default for Limits {
-    /// Returns the values that apply to keys which the target does not answer (section 13).
+    /// Returns the protocol's defaults (section 13). They apply to keys that the target does not
+    /// answer.
     fn default() -> Limits {
         Limits {
             send_segment_bytes: 8192,
@@ -395,7 +397,8 @@ impl Limits {
             _ => Err(()),
         };
         if let Some((_, fixed)) = FIXED.iter().find(|(known, _)| *known == key) {
-            // If the target does not know a key, the default of the key applies, which is `fixed`.
+            // If the target does not know the key, the protocol's default applies, which equals
+            // `fixed`.
             let agrees = value == *fixed || matches!(value, "NotUnderstood" | "Irrelevant");
             return if agrees { Ok(true) } else { Err(()) };
         }
@@ -472,7 +475,7 @@ fn base64(digits: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// Returns the response to a challenge (RFC 1994, section 4.1), in hexadecimal.
+/// Returns the response to a CHAP challenge (RFC 1994, section 4.1), in hexadecimal.
 fn chap_response(identifier: u8, password: &str, challenge: &[u8]) -> String {
     let mut digest = Md5::new();
     digest.update([identifier]);
@@ -514,8 +517,8 @@ mod tests {
         let outcome = log_in(&mut wire, access, "iqn.2026-01.test:t");
         drop(wire);
         let mut sent = Vec::new();
-        // If the client did not read all answers, this read fails after it has received everything
-        // that the client sent.
+        // The result is ignored: if the client has not read all answers, the read fails, but only
+        // after it has received everything that the client sent.
         let _ = server.read_to_end(&mut sent);
         (outcome.map(|(limits, _)| limits), sent)
     }
@@ -647,7 +650,7 @@ mod tests {
         says(vec![login_response(0x00, SUCCESS, ""); 40], "does not end the login");
         says(vec![login_response(0x40, SUCCESS, "a=b"); 40], "does not end the login");
         let long = login_response(0x40, SUCCESS, &"a".repeat(40_000));
-        says(vec![long.clone(), long], "does not end its login text");
+        says(vec![long.clone(), long], "sent a login text that is too long");
         let mut huge = login_response(0x81, SUCCESS, "");
         huge[5] = 0xff;
         says(vec![huge], "login text of 16711680 bytes");

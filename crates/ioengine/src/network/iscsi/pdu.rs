@@ -1,9 +1,9 @@
-//! The headers of iSCSI messages (PDUs), and the numbers that order commands and replies.
+//! The headers of iSCSI messages (PDUs), and the sequence numbers of commands and replies.
 //!
 //! Source: RFC 7143, section 11. A PDU consists of a header of 48 bytes, additional header
-//! segments, and a data segment that is padded to four bytes. This client skips additional header
-//! segments and never sends them. All numbers are big-endian. PDUs contain no digests, because the
-//! client never negotiates them.
+//! segments, and a data segment that is padded to a multiple of four bytes. This client skips
+//! additional header segments and never sends them. All numbers are big-endian. PDUs contain no
+//! digests, because the client never negotiates them.
 
 /// The size of the basic header segment of every PDU (section 11.2.1; bytes).
 pub(super) const HEADER_BYTES: usize = 48;
@@ -25,7 +25,7 @@ pub(super) const REJECT: u8 = 0x3f;
 /// The bit in the first byte of a PDU that requests immediate delivery. Such a PDU uses up no
 /// command number (section 11.2.1.1).
 pub(super) const IMMEDIATE: u8 = 0x40;
-/// The bit in the flags of the last PDU of a sequence (section 11.2.1.3).
+/// The flag that marks the last PDU of a sequence (section 11.2.1.3).
 pub(super) const FINAL: u8 = 0x80;
 
 /// The flags of a SCSI Command (section 11.3.1): the command reads, the command writes, and the
@@ -34,7 +34,7 @@ pub(super) const COMMAND_READS: u8 = 0x40;
 pub(super) const COMMAND_WRITES: u8 = 0x20;
 pub(super) const COMMAND_SIMPLE: u8 = 0x01;
 
-/// The bit in the flags of a Data-In that also contains the status of the command (section 11.7.1).
+/// The flag of a Data-In that also contains the status of the command (section 11.7.1).
 pub(super) const HAS_STATUS: u8 = 0x01;
 /// Bits in the flags of Data-In and SCSI Response (section 11.4.1). UNDERFLOW: less data was
 /// transferred than the command expected. OVERFLOW: the command had more data than expected.
@@ -69,8 +69,8 @@ pub(super) const RESIDUAL_BYTES: usize = 44;
 pub(super) struct Header([u8; HEADER_BYTES]);
 
 impl Header {
-    /// Creates a header with operation code and flags, whose other fields are zero. `first` is the
-    /// operation code, optionally with [`IMMEDIATE`].
+    /// Creates a header from its first byte and its flags. All other fields are zero. The first
+    /// byte is the operation code, optionally with [`IMMEDIATE`].
     pub(super) fn new(first: u8, flags: u8) -> Header {
         let mut bytes = [0; HEADER_BYTES];
         (bytes[0], bytes[1]) = (first, flags);
@@ -92,7 +92,7 @@ impl Header {
         self
     }
 
-    /// Sets the length of the data segment, a number of 24 bits (bytes).
+    /// Sets the length of the data segment (bytes, less than 2^24).
     pub(super) fn with_data(self, bytes: u32) -> Header {
         let [_, length @ ..] = bytes.to_be_bytes();
         self.with_bytes(5, &length)
@@ -186,12 +186,11 @@ impl Numbers {
         header.with(COMMAND_NUMBER, self.command).with(EXPECTED_STATUS_NUMBER, self.status)
     }
 
-    /// Sets the acknowledgement of the target's status in a Data-Out, which has no command number.
+    /// Sets the status number in the header of a Data-Out. A Data-Out has no command number.
     pub(super) fn stamp_data(&self, header: Header) -> Header {
         header.with(EXPECTED_STATUS_NUMBER, self.status)
     }
 
-    /// Advances to the next command number.
     pub(super) fn next_command(&mut self) {
         self.command = self.command.wrapping_add(1);
     }

@@ -1,9 +1,9 @@
 //! The SCSI commands for disks, and the interpretation of their answers.
 //!
-//! Source: SPC-4 (INCITS 513) for INQUIRY, MODE SENSE and sense data, SBC-3 (INCITS 514) for
-//! commands of disks, SAM-5 (INCITS 515) for status codes and logical unit numbers. The
-//! specifications are cited by the name of the command or page, because section numbers differ
-//! between revisions. All numbers are big-endian.
+//! The sources are SPC-4 (INCITS 513) for INQUIRY, MODE SENSE and sense data; SBC-3 (INCITS 514)
+//! for commands of disks; and SAM-5 (INCITS 515) for status codes and logical unit numbers.
+//! Comments cite the names of commands and pages, because section numbers differ between revisions.
+//! All numbers are big-endian.
 
 use std::fmt;
 
@@ -43,8 +43,9 @@ const DATA_PROTECT: u8 = 0x7;
 const ABORTED_COMMAND: u8 = 0xb;
 const VOLUME_OVERFLOW: u8 = 0xd;
 
-/// Encodes a logical unit number in eight bytes (SAM-5, "Logical unit numbers"): peripheral device
-/// addressing up to 255, flat space addressing up to 16383. None for larger numbers.
+/// Encodes a logical unit number in eight bytes (SAM-5, "Logical unit numbers"). Numbers up to 255
+/// use peripheral device addressing. Numbers up to 16383 use flat space addressing. None for larger
+/// numbers.
 pub(super) fn lun_bytes(lun: u16) -> Option<[u8; 8]> {
     let [high, low] = lun.to_be_bytes();
     match lun {
@@ -54,7 +55,8 @@ pub(super) fn lun_bytes(lun: u16) -> Option<[u8; 8]> {
     }
 }
 
-/// Builds an "INQUIRY command" (SPC-4), for a page of vital product data or for the standard data.
+/// Builds an "INQUIRY command" (SPC-4). The command requests a page of vital product data or, if
+/// `page` is None, the standard data.
 pub(super) fn inquiry(page: Option<u8>, bytes: u8) -> CommandBlock {
     let mut block = [0; 16];
     (block[0], block[4]) = (0x12, bytes);
@@ -155,10 +157,9 @@ fn be32(bytes: &[u8]) -> Option<u32> {
     bytes.try_into().ok().map(u32::from_be_bytes)
 }
 
-/// The data about writing that MODE SENSE (6) returns.
+/// Whether a disk can be written, and how it caches writes, according to MODE SENSE (6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Mode {
-    /// Whether the disk is write-protected.
     pub is_read_only: bool,
     /// Whether the disk supports the FUA bit.
     pub has_fua: bool,
@@ -167,8 +168,8 @@ pub(super) struct Mode {
 }
 
 impl Mode {
-    /// Parses the "Mode parameter header(6)" (SPC-4) with the bits WP and DPOFUA of SBC-3, and the
-    /// bit WCE of the caching page.
+    /// Parses the answer to MODE SENSE (6): the bits WP and DPOFUA (SBC-3) of the "Mode parameter
+    /// header(6)" (SPC-4), and the bit WCE of the caching page.
     pub(super) fn parse(data: &[u8]) -> Option<Mode> {
         let (specific, descriptors) = (*data.get(2)?, usize::from(*data.get(3)?));
         let mut mode = Mode {
@@ -273,7 +274,8 @@ impl Failure {
                 0x25 => libc::ENXIO,
                 _ => libc::EINVAL,
             },
-            // This is the "SPACE ALLOCATION FAILED WRITE PROTECT" of thinly provisioned disks.
+            // A thinly provisioned disk has no space left ("SPACE ALLOCATION FAILED WRITE
+            // PROTECT").
             (CHECK_CONDITION, DATA_PROTECT) if (code, qualifier) == (0x27, 0x07) => libc::ENOSPC,
             (CHECK_CONDITION, DATA_PROTECT) => libc::EROFS,
             (CHECK_CONDITION, VOLUME_OVERFLOW) => libc::ENOSPC,

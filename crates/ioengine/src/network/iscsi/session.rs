@@ -1,16 +1,17 @@
-//! A session with one connection after its login. It converts requests to SCSI commands, and PDUs
-//! of the target to completions.
+//! An iSCSI session with one connection, after the login. It converts requests to SCSI commands,
+//! and the PDUs (protocol data units) of the target to completions.
 //!
 //! Source: RFC 7143, sections 4.2 and 11. The initiator task tag of a command is the slot number of
-//! its request. The data of Data-In PDUs is received directly into the slot. The status arrives
-//! with the last Data-In or in a SCSI Response. The data of a write is sent unsolicited with the
-//! command, up to the negotiated limits. The rest is sent in Data-Out sequences when the target
-//! requests it (R2T). The negotiated error recovery level is 0: every violation of the protocol
-//! ends the connection.
+//! its request. The target sends the data of a read in Data-In PDUs, which are received directly
+//! into the memory of the slot. The status arrives with the last Data-In PDU or in a SCSI Response.
+//! The client sends the first part of a write's data with the command, up to the negotiated limits.
+//! It sends the rest in Data-Out PDUs when the target requests data with an R2T (Ready To
+//! Transfer). Error recovery level 0 is negotiated, so every violation of the protocol ends the
+//! connection.
 //!
 //! The client reads from a connection only while a request is outstanding, so it does not answer
-//! pings on an idle connection. The target may then close the connection, usually after 20 s (15 s
-//! until a ping and 5 s for the answer), and the next request fails.
+//! pings on an idle connection. The target may close such a connection, usually after 20 s: 15 s
+//! until it sends a ping, and 5 s until the ping times out. The next request then fails.
 
 use crate::error::{Error, ErrorKind};
 use crate::network::iscsi::pdu::{
@@ -24,31 +25,29 @@ use crate::network::protocol::{FLUSH_SLOT, Outbox, Protocol, Step};
 use crate::network::wire::violated;
 use crate::request::{Completion, Op, Request};
 
-/// The maximum length of a data segment that this client accepts, MaxRecvDataSegmentLength (bytes).
+/// MaxRecvDataSegmentLength: the largest data segment that this client accepts (bytes).
 pub(super) const RECEIVE_SEGMENT_BYTES: u32 = 256 << 10;
-/// The task tag of a flush. This number is neither a slot number nor the reserved tag.
+/// The task tag of a flush. It differs from every slot number and from the reserved tag [`NO_TAG`].
 const FLUSH_TAG: u32 = NO_TAG - 1;
 /// The maximum number of consecutive PDUs that neither transfer data nor complete a command.
 /// Targets send a ping about every 15 s, and pings accumulate while a connection is idle.
 const IDLE_PDUS_MAX: u32 = 10_000;
-/// The maximum number of times that a flush is sent again while the disk answers with a unit
-/// attention.
+/// The maximum number of retries if the disk answers a flush with a unit attention.
 const FLUSH_RETRIES_MAX: u32 = 10;
 
-/// The negotiated limits for the transfer of data (RFC 7143, section 13).
+/// The negotiated limits of data transfers (RFC 7143, section 13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// The maximum length of a data segment that the target accepts, its MaxRecvDataSegmentLength
+    /// MaxRecvDataSegmentLength of the target: the largest data segment that the target accepts
     /// (bytes).
     pub send_segment_bytes: u32,
-    /// The maximum length of a Data-Out sequence that the target may request, MaxBurstLength
-    /// (bytes).
+    /// MaxBurstLength: the largest amount of data that the target may request with one R2T (bytes).
     pub burst_bytes: u32,
-    /// The maximum amount of unsolicited data of a write, FirstBurstLength (bytes).
+    /// FirstBurstLength: the largest amount of data that a write may send without an R2T (bytes).
     pub first_burst_bytes: u32,
-    /// Whether Data-Out PDUs are sent only when the target requests them, InitialR2T.
+    /// InitialR2T: whether Data-Out PDUs are sent only after an R2T.
     pub waits_for_r2t: bool,
-    /// Whether data may be sent in the PDU of the command, ImmediateData.
+    /// ImmediateData: whether the PDU of a command may contain data.
     pub sends_immediate: bool,
 }
 
@@ -65,27 +64,26 @@ pub(super) struct Disk {
     pub is_write_through: bool,
 }
 
-/// The kind of a command, which determines how its data is transferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
     Write,
-    /// A command of the set-up. The answer may be shorter than requested.
+    /// A command of the set-up, for example INQUIRY. Its answer may be shorter than requested.
     Query,
     Flush,
 }
 
-/// A command whose status has not arrived.
+/// A command that the target has not completed yet.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     kind: Kind,
     /// The expected data transfer length (bytes).
     length: u32,
-    /// The number of bytes that were received, or added to the outbox, so far.
+    /// The number of bytes received so far (read) or added to the outbox so far (write).
     moved: u32,
 }
 
-/// The meaning of the next bytes that the target sends.
+/// What the next bytes from the target contain.
 #[derive(Clone, Copy, Debug)]
 enum Awaited {
     Header,
@@ -136,13 +134,14 @@ impl Session {
         }
     }
 
-    /// Ends the set-up. After this call, the session only sends requests to `disk`.
+    /// Ends the set-up. All later requests use the properties in `disk`.
     pub(super) fn begin(&mut self, disk: Disk) {
         self.disk = disk;
         self.window = self.numbers.window().max(1);
     }
 
-    /// Adds a command of the set-up to the outbox. Its completion has slot number 0.
+    /// Adds a command of the set-up, for example INQUIRY, to the outbox. Its answer has at most
+    /// `bytes` bytes. Its completion has slot number 0.
     pub(super) fn query(&mut self, block: &CommandBlock, bytes: u32, out: &mut Outbox) {
         let task = Task { kind: Kind::Query, length: bytes, moved: 0 };
         self.begin_task(0, task);
@@ -175,14 +174,14 @@ impl Session {
     /// Returns the outstanding command to which a PDU belongs.
     fn outstanding(&mut self, header: &Header) -> Result<&mut Task, Error> {
         let tag = header.number(TASK_TAG);
-        // `ok_or` would create the error for each PDU, which copies the name.
+        // `ok_or` would construct the error even for a valid PDU, and copy the name each time.
         if !matches!(self.task(tag), Some(Some(_))) {
             return Err(violated(&self.name, "sent a reply to a request that is not outstanding"));
         }
         Ok(self.task(tag).and_then(Option::as_mut).expect("the task was found above"))
     }
 
-    /// Returns the header of a SCSI Command (section 11.3), and uses up a command number.
+    /// Returns the header of a SCSI Command PDU (section 11.3) with the next command number.
     fn command(&mut self, flags: u8, tag: u32, bytes: u32, block: &CommandBlock) -> Header {
         let header = Header::new(SCSI_COMMAND, flags)
             .with_bytes(LUN, &self.lun)
@@ -194,8 +193,8 @@ impl Session {
         header
     }
 
-    /// Adds a write with its unsolicited data: immediate data in the PDU of the command, then
-    /// unsolicited Data-Out PDUs (sections 11.3.4, 13.10, 13.11 and 13.14).
+    /// Adds a write command and the data that needs no R2T: first the data in the PDU of the
+    /// command, then Data-Out PDUs (sections 11.3.4, 13.10, 13.11 and 13.14).
     fn write(&mut self, slot: u32, length: u32, block: &CommandBlock, out: &mut Outbox) {
         let limits = self.limits;
         let burst = length.min(limits.first_burst_bytes);
@@ -269,8 +268,8 @@ impl Session {
         Ok(Step::Take(rest))
     }
 
-    /// Processes the header of a Data-In, whose data follows (section 11.7). Data arrives in order,
-    /// because DataPDUInOrder and DataSequenceInOrder are Yes.
+    /// Processes the header of a Data-In PDU (section 11.7). Data arrives in order, because
+    /// DataPDUInOrder and DataSequenceInOrder were negotiated as Yes.
     fn data_in(&mut self, header: Header) -> Result<Step, Error> {
         let (slot, length) = (header.number(TASK_TAG), header.data_bytes());
         let within = header.number(BUFFER_OFFSET);
@@ -288,13 +287,13 @@ impl Session {
         Ok(Step::Fill { slot, within, length })
     }
 
-    /// Continues after the data and padding of a Data-In, which may also contain the status.
+    /// Processes the end of a Data-In PDU. If the PDU contains the status, completes the command.
     fn data_arrived(&mut self, header: &Header) -> Result<Step, Error> {
         if header.flags() & HAS_STATUS == 0 {
             return Ok(Step::Next);
         }
         self.numbers.learn_status(header);
-        // Sense data is sent only in a SCSI Response (section 11.7.1).
+        // A Data-In PDU has no sense data. Only a SCSI Response has (section 11.7.1).
         self.complete(header, Failure::of(header.byte(3), &[]))
     }
 
@@ -316,8 +315,8 @@ impl Session {
         }
     }
 
-    /// Processes a SCSI Response (section 11.4). Its data consists of the length of the sense data
-    /// and the sense data.
+    /// Processes a SCSI Response (section 11.4). `data` contains the length of the sense data,
+    /// followed by the sense data.
     fn response(&mut self, header: &Header, data: &[u8], out: &mut Outbox) -> Result<Step, Error> {
         self.numbers.learn_status(header);
         let sense = match data {
@@ -361,8 +360,8 @@ impl Session {
         Ok(Step::Next)
     }
 
-    /// Processes a NOP-In, which must be answered if it has a target transfer tag (sections 11.18
-    /// and 11.19).
+    /// Processes a NOP-In (a ping). It must be answered if it has a target transfer tag (sections
+    /// 11.18 and 11.19).
     fn ping(&mut self, header: &Header, out: &mut Outbox) -> Result<Step, Error> {
         if header.number(TASK_TAG) != NO_TAG {
             return Err(violated(&self.name, "answered a ping that was not sent"));
@@ -378,9 +377,9 @@ impl Session {
         Ok(Step::Next)
     }
 
-    /// Processes an asynchronous message (section 11.9.1). Event 0 is sense data of the disk, and
-    /// event 255 is specific to a vendor. All other events end the connection, or the commands on
-    /// it.
+    /// Processes an asynchronous message (section 11.9.1). Event 0 (sense data) and event 255
+    /// (vendor-specific) are ignored. All other events are errors, because they end the connection
+    /// or the commands on it.
     fn async_message(&mut self, header: &Header) -> Result<Step, Error> {
         self.numbers.learn_status(header);
         let what = match header.byte(36) {
@@ -396,8 +395,8 @@ impl Session {
             .with_remedy("check the log of the target"))
     }
 
-    /// Completes the command to which a PDU with a status belongs. `failure` is the reason why the
-    /// command failed, None if it succeeded.
+    /// Completes the command to which a PDU with a status belongs. `failure` is None if the command
+    /// succeeded.
     fn complete(&mut self, header: &Header, failure: Option<Failure>) -> Result<Step, Error> {
         let task = *self.outstanding(header)?;
         let tag = header.number(TASK_TAG);
@@ -417,7 +416,7 @@ impl Session {
         Ok(Step::Complete(Completion { slot, result }))
     }
 
-    /// Returns how much a successful command transferred (bytes). Checks the residual count
+    /// Returns the number of bytes that a successful command transferred. Checks the residual count
     /// (section 11.4.5).
     fn transferred(&self, header: &Header, task: &Task) -> Result<i32, Error> {
         let (flags, residual) = (header.flags(), header.number(RESIDUAL_BYTES));
@@ -434,7 +433,7 @@ impl Session {
         };
         if !fits {
             let what = format!(
-                "completed a request of {} bytes after {} bytes, with a residual of {missing}",
+                "completed a {}-byte request after {} bytes, but reported {missing} missing bytes",
                 task.length, task.moved
             );
             return Err(violated(&self.name, &what));
@@ -547,22 +546,22 @@ mod tests {
         Request { offset, length, within: 0, slot, file: 0, op }
     }
 
-    /// Creates a session with a read of 4 KiB in slot 3.
+    /// Returns a session with an outstanding read of 4 KiB in slot 3.
     fn reading() -> Session {
         let mut session = session(LIMITS, DISK);
         session.request(&request(Op::Read, 3, 0, 4096), &[], &mut Outbox::default());
         session
     }
 
-    /// Creates a session with a write in slot 3. Returns the session and the PDUs that it sends.
+    /// Returns a session with an outstanding write in slot 3, and the PDUs that it sends.
     fn writing(limits: Limits, length: u32) -> (Session, Vec<Sent>) {
         let (mut session, mut out) = (session(limits, DISK), Outbox::default());
         session.request(&request(Op::Write, 3, 0, length), &[], &mut out);
         (session, sent(&mut out))
     }
 
-    /// A PDU in an outbox: the header, the position and length of the data in the slot, and the
-    /// size of the padding.
+    /// A PDU in an outbox. `data` is the offset and the length of its data in the memory of the
+    /// slot.
     #[derive(Debug, PartialEq)]
     struct Sent {
         header: Vec<u8>,
@@ -693,7 +692,7 @@ mod tests {
             pdu(DATA_IN, FINAL | HAS_STATUS | flags, &numbers, &vec![7; bytes])
         };
         completes(&mut reading(), &with_residual(UNDERFLOW, 1024, 3072), 3, 1024);
-        let incomplete = "after 1024 bytes, with a residual of";
+        let incomplete = "after 1024 bytes, but reported";
         breaks(&mut reading(), &with_residual(0, 1024, 0), incomplete);
         breaks(&mut reading(), &with_residual(UNDERFLOW, 1024, 3000), incomplete);
         breaks(&mut reading(), &with_residual(UNDERFLOW, 1024, 5000), incomplete);
@@ -729,7 +728,8 @@ mod tests {
         assert!(reading().filled(&[0; 512], &mut Outbox::default()).is_err());
     }
 
-    /// Returns the operation code, flags, position, length and target transfer tag of each PDU.
+    /// Returns the operation code, flags, data offset, data length and target transfer tag of each
+    /// PDU.
     fn summary(sent: &[Sent]) -> Vec<(u8, u8, u32, u32, u32)> {
         let of = |pdu: &Sent| {
             let header = Header::parse(&pdu.header).unwrap();

@@ -1,11 +1,11 @@
-//! Builds what a target sends, for tests: single PDUs, and the answers to a whole set-up.
+//! Builds the messages that an iSCSI target sends, for tests.
 
 use crate::network::iscsi::pdu::{
     DATA_IN, FINAL, HAS_STATUS, Header, LOGIN_RESPONSE, SCSI_RESPONSE, padding,
 };
 
-/// The bytes that `tgtd` 1.0.85 sends during the set-up of a read-write connection to a disk of 64
-/// MiB, in hexadecimal.
+/// Recorded bytes in hexadecimal: everything that `tgtd` 1.0.85 sends during the set-up of a
+/// read-write connection to a 64 MiB disk.
 const RECORDED: &str = "\
     238100000000002780c55f52f6470000000000000000000000000000000000010000000200000000\
     0000000000000000546172676574506f7274616c47726f75705461673d3100417574684d6574686f\
@@ -30,15 +30,14 @@ const RECORDED: &str = "\
     00b0003c008000000000000000000000000000000000000000000000000000000000000000000000\
     000000000000000000000000000000000000000000000000";
 
-/// Returns the decoded bytes of [`RECORDED`].
 pub(super) fn recorded_setup() -> Vec<u8> {
     let digits = RECORDED.as_bytes().chunks(2);
     let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
     digits.map(byte).collect()
 }
 
-/// Builds a PDU with the given numbers at the given offsets. Its command window accepts the
-/// commands 1 to 64.
+/// Builds a PDU. `numbers` contains pairs of a header offset and the number at this offset. The PDU
+/// allows the client to send commands 1 to 64.
 pub(super) fn pdu(opcode: u8, flags: u8, numbers: &[(usize, u32)], data: &[u8]) -> Vec<u8> {
     let length = data.len() as u32;
     let header = Header::new(opcode, flags).with_data(length).with(28, 1).with(32, 64);
@@ -54,8 +53,8 @@ pub(super) fn login_response(flags: u8, status: [u8; 2], text: &str) -> Vec<u8> 
     pdu(LOGIN_RESPONSE, flags, &[(36, status)], text.as_bytes())
 }
 
-/// Returns the answers to the set-up of a disk with `blocks` blocks of 512 bytes, which supports
-/// FUA and has a write cache. `keys` is the answer to the operational negotiation.
+/// Returns all answers during a set-up. The disk has `blocks` blocks of 512 bytes, supports FUA,
+/// and has a write cache. `keys` is the text of the second login response.
 pub(super) fn setup(keys: &str, blocks: u64) -> Vec<u8> {
     let answer = |data: &[u8]| pdu(DATA_IN, FINAL | HAS_STATUS, &[(20, u32::MAX)], data);
     let mut inquiry = [b' '; 36];
@@ -73,7 +72,7 @@ pub(super) fn setup(keys: &str, blocks: u64) -> Vec<u8> {
         pdu(SCSI_RESPONSE, FINAL, &[], &[]),
         answer(&capacity),
         answer(&mode),
-        // The disk does not know the block limits page.
+        // The disk does not support the block limits page.
         pdu(SCSI_RESPONSE, FINAL, &[(0, 0x2180_0002)], &[0, 4, 0x72, 5, 0x24, 0]),
     ]
     .concat()

@@ -1,4 +1,4 @@
-//! Calls of the procedure COMPOUND of NFS 4.1, and their replies.
+//! Encodes calls of the NFS 4.1 procedure COMPOUND, and decodes their replies.
 //!
 //! A call is an RPC message (RFC 5531, section 9) in a record of one fragment (section 11). The
 //! credential in the message contains the user and the groups of this process (AUTH_SYS, appendix
@@ -34,8 +34,8 @@ const VERIFIER_BYTES_MAX: u32 = 400;
 const MACHINE_BYTES_MAX: usize = 64;
 /// The maximum number of supplementary groups in AUTH_SYS (RFC 5531, appendix A).
 const GROUPS_MAX: usize = 16;
-/// The maximum length of a reply's tag (bytes). A reply repeats the tag of its call, which is
-/// empty.
+/// The maximum length of a reply's tag (bytes). The tag should be empty, because a server repeats
+/// the tag of the call and this client sends an empty tag.
 const TAG_BYTES_MAX: u32 = 1024;
 
 /// The numbers of the operations (RFC 8881, section 16.2.3 and chapter 18).
@@ -75,7 +75,6 @@ impl Caller {
         Caller::new(machine().as_bytes(), user, group, &groups())
     }
 
-    /// Returns a caller for tests.
     #[cfg(test)]
     pub(super) fn of_test() -> Caller {
         Caller::new(b"test", 1, 2, &[])
@@ -95,7 +94,7 @@ impl Caller {
         Caller { credential: credential.0 }
     }
 
-    /// Begins a call with `operations` operations.
+    /// Begins a call. The caller of this function appends the `operations` operations.
     pub(super) fn begin(&self, xid: u32, operations: u32) -> Encoder {
         let mut call = Encoder::with_capacity(512);
         // The first word is the record mark, which `finish` sets.
@@ -106,8 +105,8 @@ impl Caller {
     }
 }
 
-/// Sets the record mark of a call, and returns the bytes of the call. After these bytes, the caller
-/// sends `following_bytes` more bytes that belong to the call.
+/// Sets the record mark of a call, and returns the bytes of the call. The caller must send
+/// `following_bytes` more bytes after them, which belong to the same call.
 pub(super) fn finish(call: Encoder, following_bytes: u32) -> Vec<u8> {
     let mut bytes = call.0;
     let length = (bytes.len() - MARK_BYTES) as u32 + following_bytes;
@@ -132,7 +131,7 @@ fn groups() -> Vec<u32> {
     groups
 }
 
-/// The part of a reply before the results of the operations.
+/// The beginning of a reply, up to the results of the operations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reply {
     /// The transaction identifier of the call.
@@ -218,7 +217,7 @@ pub(super) struct Turn {
 
 impl Turn {
     /// Adds the operation SEQUENCE to a call. `highest_slot` is the highest slot with an
-    /// outstanding call. The last word is 0: the server need not cache the reply, because no call
+    /// outstanding call. The server need not cache the reply (the last word is 0), because no call
     /// is sent twice.
     pub(super) fn encode(&self, highest_slot: u32, call: &mut Encoder) {
         call.word(SEQUENCE).fixed(&self.session).word(self.sequence).word(self.slot);
@@ -263,7 +262,7 @@ mod tests {
         let mut call = Caller::new(b"host1", 1000, 100, &[4]).begin(0x0102_0304, 1);
         TURN.encode(3, &mut call);
         let expected: Vec<u8> = [
-            // The record mark: this is the last fragment, and it has 120 + 8 bytes.
+            // The record mark: the last fragment, of 120 bytes here and 8 bytes that follow.
             &b"\x80\0\0\x80"[..],
             // xid, CALL, RPC 2, program 100003, version 4, procedure 1.
             b"\x01\x02\x03\x04\0\0\0\0\0\0\0\x02\0\x01\x86\xa3\0\0\0\x04\0\0\0\x01",

@@ -1,7 +1,7 @@
 //! Recorded replies of the server nfs-ganesha 4.3, for tests.
 //!
-//! A client opened a file of 16 bytes for reading and writing. Then the client sent a read of 4 KiB
-//! and a write of 4 KiB at the same time.
+//! A client opened a file for reading and writing. Then the client sent a read of 4 KiB and a write
+//! of 4 KiB at the same time. The read returned 16 bytes.
 
 /// The bytes that the server sent, in hexadecimal.
 const REPLIES: &str = "\

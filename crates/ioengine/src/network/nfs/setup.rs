@@ -19,8 +19,9 @@ use crate::error::Error;
 use crate::network::Access;
 use crate::network::wire::Wire;
 
-/// The number of slots that are requested for a session. It limits how many requests can be
-/// outstanding on one connection. Each slot has a bit in a 64-bit number.
+/// The number of slots that the client requests for a session. It limits the number of outstanding
+/// requests on one connection. 64 is the maximum, because the busy slots are bits of a 64-bit
+/// number.
 pub(super) const SLOTS_MAX: u32 = 64;
 /// The maximum payload of one request (bytes).
 const PAYLOAD_BYTES_MAX: u32 = 1 << 20;
@@ -32,8 +33,8 @@ const HEAD_BYTES: u32 = 1024;
 const MESSAGE_BYTES: u32 = PAYLOAD_BYTES_MAX + 4096;
 /// The maximum payload of a request is rounded down to a multiple of this size (bytes).
 const UNIT_BYTES: u32 = 4096;
-/// The maximum size of a reply that the server should cache (bytes). The client never requests a
-/// cached reply.
+/// The maximum size of a cached reply, which the client must specify when it creates a session
+/// (bytes). The client never asks the server to cache a reply.
 const KEPT_BYTES: u32 = 1024;
 /// The maximum number of operations in a call. The longest call that this client makes consists of
 /// SEQUENCE, PUTFH, LOOKUP, GETFH and GETATTR.
@@ -42,12 +43,12 @@ const OPERATIONS_MAX: u32 = 5;
 const REPLY_BYTES_MAX: usize = 16 << 10;
 /// The maximum size of a file handle (bytes; NFS4_FHSIZE in RFC 8881, section 3.1).
 const HANDLE_BYTES_MAX: u32 = 128;
-/// The maximum length of a bit map (words), and of a list of attributes (bytes). The attributes
-/// that the client requests need less.
+/// The maximum lengths of a bit map (words) and of a list of attributes (bytes) that the client
+/// accepts. The attributes that it requests need less.
 const MAP_WORDS_MAX: u32 = 8;
 const ATTRIBUTES_BYTES_MAX: u32 = 256;
-/// If the server is busy, a call is repeated after a pause. These are the first pause and the
-/// longest pause (ns). Each pause is twice as long as the previous one.
+/// The first and the longest pause before a call is repeated because the server is busy (ns). Each
+/// pause is twice as long as the previous one, up to the longest.
 const PAUSE_NS: u64 = 50_000_000;
 const PAUSE_NS_MAX: u64 = 1_000_000_000;
 
@@ -56,7 +57,8 @@ const PAUSE_NS_MAX: u64 = 1_000_000_000;
 const USE_NON_PNFS: u32 = 0x0001_0000;
 /// SP4_NONE: the client's state on the server is protected only by the client's credential.
 const PROTECT_NONE: u32 = 0;
-/// The RPC program number for callbacks from the server. This client accepts no callbacks.
+/// The RPC program number for callbacks from the server. CREATE_SESSION requires a number, but this
+/// client accepts no callbacks.
 const CALLBACK_PROGRAM: u32 = 0x4000_0000;
 /// Attributes (RFC 8881, sections 5.6 and 5.7), as bits of the first word of a bit map.
 const TYPE: u32 = 1 << 1;
@@ -87,7 +89,7 @@ pub(super) struct Session {
     pub id: SessionId,
     /// The number of slots, from 1 to [`SLOTS_MAX`].
     pub slots: u32,
-    /// The sequence number of the last call in slot 0. No other slot was used.
+    /// The sequence number of the last call in slot 0. The set-up uses only this slot.
     pub sequence: u32,
     /// The maximum payload of a request (bytes).
     payload_bytes: u32,
@@ -125,7 +127,7 @@ pub(super) fn set_up(
 
 #[cfg(test)]
 impl Session {
-    /// Returns a session for tests, whose slot 0 was used for `sequence` calls.
+    /// Returns a session that has made `sequence` calls, all in slot 0.
     pub(super) fn of_test(id: SessionId, slots: u32, sequence: u32) -> Session {
         Session { id, slots, sequence, payload_bytes: 0 }
     }
@@ -187,20 +189,19 @@ impl Setup<'_> {
     }
 
     /// Creates a session (RFC 8881, section 18.36). The session has no callback channel, so the
-    /// server cannot grant anything that it would have to recall.
+    /// server cannot grant delegations or layouts, which it would have to recall with a callback.
     fn create_session(&mut self, client: Client) -> Result<Session, Error> {
         let mut operation = Encoder::default();
         operation.word(CREATE_SESSION).hyper(client.id).word(client.sequence).word(0);
-        // The request contains the attributes of the channel for calls, followed by the attributes
-        // of the channel for callbacks. Each list consists of the padding of the head, the maximum
-        // sizes of a request, a reply and a cached reply, the numbers of operations and slots, and
-        // the number of RDMA attributes.
+        // First the attributes of the channel for calls, then those of the channel for callbacks.
+        // The attributes are: header padding, the maximum sizes of a request, a reply and a cached
+        // reply, the maximum numbers of operations and slots, and the number of RDMA attributes.
         let forward = [0, MESSAGE_BYTES, MESSAGE_BYTES, KEPT_BYTES, OPERATIONS_MAX, SLOTS_MAX, 0];
         let back = [0, 4096, 4096, 0, 2, 1, 0];
         for attribute in forward.into_iter().chain(back) {
             operation.word(attribute);
         }
-        // The list of credentials for callbacks has one entry, which is AUTH_NONE.
+        // The list of credentials for callbacks has one entry: AUTH_NONE.
         operation.word(CALLBACK_PROGRAM).word(1).word(0);
         let answer = self.call("creating a session", &[operation])?;
         let read = answer.read(CREATE_SESSION, |results| {
@@ -283,7 +284,7 @@ impl Setup<'_> {
         })
     }
 
-    /// Opens the file of a handle (RFC 8881, section 18.16).
+    /// Opens the file that `handle` identifies (RFC 8881, section 18.16).
     fn open_handle(
         &mut self,
         client_id: u64,
@@ -320,8 +321,8 @@ impl Setup<'_> {
         self.call_unless(doing, operations, OK)
     }
 
-    /// Makes a call, and accepts the status `or` as success too. While the server is busy, the call
-    /// is repeated until the timeout of the address has passed.
+    /// Makes a call that must end with the status [`OK`] or `or`. While the server is busy, the
+    /// call is repeated until the timeout in the address has passed.
     fn call_unless(
         &mut self,
         doing: &str,
@@ -411,8 +412,8 @@ impl Setup<'_> {
 }
 
 impl Answer {
-    /// Checks that the operation `first` has the first result, and passes the results after its
-    /// status to `read`.
+    /// Checks that the first result belongs to the operation `first` and reports success. Then
+    /// calls `read` to decode the rest.
     fn read<T>(
         &self,
         first: u32,
@@ -477,8 +478,8 @@ fn bit_map(results: &mut Decoder<'_>) -> Result<u32, Flaw> {
     Ok(first)
 }
 
-/// Reads the result of GETATTR (RFC 8881, section 18.7). The values have the order of the
-/// attributes' bits.
+/// Reads the result of GETATTR (RFC 8881, section 18.7). The values are in the order of their bits
+/// in the bit map.
 fn attributes(results: &mut Decoder<'_>) -> Result<Attributes, Flaw> {
     let map = bit_map(results)?;
     let mut values = Decoder::new(results.opaque(ATTRIBUTES_BYTES_MAX)?);

@@ -15,7 +15,7 @@ struct Known {
     status: u32,
     /// The name in the specification, without the prefix `NFS4ERR_`.
     name: &'static str,
-    /// A description of the error that can follow a colon.
+    /// A description of the error, for example "permission denied".
     what: &'static str,
     remedy: &'static str,
 }

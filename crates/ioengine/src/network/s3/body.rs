@@ -8,8 +8,8 @@ use crate::network::s3::http::{Flaw, Framing, LINE_END, TRAILERS_MAX, chunk_byte
 /// What the next bytes of a body are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// At least 1 and at most this many bytes of payload. Pass the number of bytes that were
-    /// received to [`Body::moved`].
+    /// Between 1 byte and this many bytes of payload. Pass the number of bytes that were received
+    /// to [`Body::moved`].
     Payload(u64),
     /// A line. Pass the line, including its end, to [`Body::line`].
     Line,
@@ -70,7 +70,7 @@ impl Body {
         };
     }
 
-    /// Advances by a line.
+    /// Advances past a line, which is a part of the chunked encoding.
     pub(super) fn line(&mut self, line: &[u8]) -> Result<(), Flaw> {
         self.state = match self.state {
             State::ChunkSize => match chunk_bytes(line)? {

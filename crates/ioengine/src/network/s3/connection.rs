@@ -2,9 +2,9 @@
 //!
 //! Source: RFC 9112. This connection is used while a target is opened, and by the object client.
 //! Each response is timed. If the server has closed the connection between two requests, the
-//! connection is opened again. The header of a response is peeked at before it is read from the
-//! socket. The body can then be received directly into the caller's memory, and bytes that follow
-//! the response stay in the socket.
+//! connection is opened again. Peeking finds the end of a header before the header is read, so that
+//! the bytes after the header stay in the socket. The body can then be received directly into the
+//! memory of the caller.
 
 use std::io;
 
@@ -20,13 +20,12 @@ use crate::network::wire::Wire;
 
 /// The maximum number of bytes that are read from the body of an error response.
 const ERROR_BYTES_MAX: usize = 64 << 10;
-/// The number of bytes that are peeked at in one call to find the end of a header. The headers of
-/// S3 servers are shorter.
+/// The number of bytes in one peek for the end of a header. The headers of S3 servers are shorter.
 const PEEK_BYTES: usize = 1 << 10;
 /// The remedy if the server accepts only TLS connections.
 pub(super) const TLS_REMEDY: &str =
     "use the plain HTTP port of the server, or a tunnel such as stunnel in front of it";
-/// The maximum number of bytes by which the buffer of a text grows before the bytes arrive.
+/// The maximum amount of memory by which [`Reply::text`] is enlarged for each receive (bytes).
 const PIECE_BYTES: usize = 64 << 10;
 /// The maximum number of interim responses to one request.
 const INTERIMS_MAX: usize = 4;

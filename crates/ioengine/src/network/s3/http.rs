@@ -1,25 +1,25 @@
-//! Parses the beginning of a response: the status, some header fields, and the framing of the body.
+//! Parses the status line and the header of an HTTP response, and the sizes of chunks.
 //!
-//! Source: RFC 9112 (HTTP/1.1) and RFC 9110 (HTTP semantics). This module does no I/O. The parser
-//! is stricter than the RFCs require. Lines must end with CR LF. A header that leaves the length of
-//! the body in doubt is an error, because the next response would be read from a wrong position.
+//! Source: RFC 9112 (HTTP/1.1) and RFC 9110 (HTTP semantics). The parser is stricter than the RFCs
+//! require: lines must end with CR LF, and the length of the body must be unambiguous. Otherwise
+//! the beginning of the next response might not be found.
 
-/// The size of the beginning of a status line (bytes): version, space and status (RFC 9112, section
-/// 4).
+/// The length of the version and the status code at the beginning of a response (bytes; RFC 9112,
+/// section 4).
 pub(super) const STATUS_BYTES: usize = "HTTP/1.1 200".len();
-/// The end of a header (RFC 9112, section 2.1).
+/// The bytes that end a header (RFC 9112, section 2.1).
 pub(super) const HEAD_END: &[u8] = b"\r\n\r\n";
-/// The end of a line.
 pub(super) const LINE_END: &[u8] = b"\r\n";
-/// The maximum size of a header (bytes). The headers of S3 servers have less than 1 KiB, plus at
-/// most 2 KiB of user metadata.
+/// The maximum size of a header (bytes). S3 servers send less than 1 KiB, plus at most 2 KiB of
+/// user metadata.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
-/// The maximum length of a chunk-size line and of a trailer line (bytes).
+/// The maximum length of a line in a chunked body, which contains a chunk size or a trailer field
+/// (bytes).
 pub(super) const LINE_BYTES_MAX: usize = 1 << 10;
 /// The maximum number of fields in the trailer of a chunked body.
 pub(super) const TRAILERS_MAX: usize = 32;
 
-/// The header fields that are read, in lower case.
+/// The header fields that the parser evaluates.
 const FIELDS: [&str; 7] = [
     "content-length",
     "transfer-encoding",
@@ -30,28 +30,26 @@ const FIELDS: [&str; 7] = [
     "x-amz-bucket-region",
 ];
 
-/// What is wrong with a response, as the end of a sentence that begins with "the server".
+/// What is wrong with a response. The text continues "the server", for example with "sent an
+/// incomplete header".
 pub(super) type Flaw = &'static str;
 
-/// The status line of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Status {
     /// The status code, such as 200.
     pub code: u16,
-    /// Whether the HTTP version is 1.1 or a later 1.x, in which connections are kept alive by
-    /// default.
+    /// Whether the connection stays open by default, as in HTTP/1.1.
     keeps_alive: bool,
 }
 
 impl Status {
-    /// Returns whether this is an interim response, which is followed by another response (RFC
-    /// 9110, section 15.2).
+    /// Returns whether another response to the same request follows (RFC 9110, section 15.2).
     pub(super) fn is_interim(self) -> bool {
         (100..200).contains(&self.code)
     }
 }
 
-/// How the end of a body is determined (RFC 9112, section 6.3).
+/// What determines the end of a body (RFC 9112, section 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::network) enum Framing {
     /// The body has this many bytes.
@@ -62,12 +60,12 @@ pub(in crate::network) enum Framing {
     UntilClosed,
 }
 
-/// The range of an object that a body contains (RFC 9110, section 14.4).
+/// The part of an object that a body contains (RFC 9110, section 14.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::network) struct ContentRange {
     /// The position of the first byte.
     pub first: u64,
-    /// The position of the last byte.
+    /// The position of the last byte (inclusive).
     pub last: u64,
     /// The size of the object (bytes). None if the server does not report it.
     pub total: Option<u64>,
@@ -78,19 +76,17 @@ pub(in crate::network) struct ContentRange {
 pub(in crate::network) struct Head {
     /// The status code, such as 200.
     pub status: u16,
-    /// How the end of the body is determined. `Length(0)` if the response has no body.
+    /// What determines the end of the body. `Length(0)` if the response has no body.
     pub framing: Framing,
     /// Whether the server closes the connection after this response (RFC 9112, section 9.3).
     pub closes: bool,
-    /// The field `Content-Length` (bytes). In a response to HEAD, this is the size of the object.
+    /// The value of `Content-Length` (bytes). In a response to HEAD, this is the size of the
+    /// object.
     pub length: Option<u64>,
-    /// The field `Content-Range`.
     pub range: Option<ContentRange>,
-    /// The field `ETag`.
     pub etag: Option<String>,
-    /// The field `Location`.
     pub location: Option<String>,
-    /// The field `x-amz-bucket-region`.
+    /// The value of `x-amz-bucket-region`.
     pub region: Option<String>,
 }
 
@@ -116,8 +112,8 @@ pub(super) fn status(start: &[u8]) -> Result<Status, Flaw> {
     }
 }
 
-/// Parses the part of a header that follows the status, including the empty line. `bodyless` means
-/// that the response has no body, because the request was HEAD.
+/// Parses `rest`, the bytes from the status code to the end of the header. `bodyless` is set if the
+/// request was HEAD, because a response to HEAD has no body.
 pub(super) fn head(status: Status, rest: &[u8], bodyless: bool) -> Result<Head, Flaw> {
     let rest = rest.strip_suffix(HEAD_END).ok_or("sent an incomplete header")?;
     let text = String::from_utf8_lossy(rest);
@@ -186,7 +182,7 @@ impl Head {
     }
 }
 
-/// Parses a decimal number that consists of digits only.
+/// Parses a decimal number without a sign.
 fn number(text: &str) -> Option<u64> {
     let all_digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     all_digits.then(|| text.parse().ok())?
@@ -204,8 +200,8 @@ fn content_range(value: &str) -> Option<ContentRange> {
     })
 }
 
-/// Parses the line that precedes a chunk, including the line's end, and returns the size of the
-/// chunk. The last chunk has size 0 (RFC 9112, section 7.1).
+/// Returns the size of a chunk from the line that precedes the chunk (bytes). The last chunk has
+/// size 0 (RFC 9112, section 7.1).
 pub(super) fn chunk_bytes(line: &[u8]) -> Result<u64, Flaw> {
     let wrong = "sent a chunk without a valid size";
     let line = line.strip_suffix(LINE_END).ok_or(wrong)?;

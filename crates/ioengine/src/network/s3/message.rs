@@ -1,20 +1,21 @@
-//! Builds requests: request line, headers and signature.
+//! Builds S3 requests with their request line, headers and signature.
 //!
 //! Source: RFC 9112, sections 3 (request line, Host) and 6 (Content-Length); the common request
-//! headers of the Amazon S3 API Reference. Buckets are addressed by path ("path style").
+//! headers of the Amazon S3 API Reference. The path of a request begins with the bucket
+//! ("path-style requests").
 
 use crate::clock;
 use crate::error::{Error, ErrorKind};
 use crate::network::s3::sign::{Signed, Signer, encoded, payload_hash, time_stamp};
 use crate::network::{Access, Address};
 
-/// The default region of a bucket.
+/// The region of a bucket if the address specifies none.
 pub(super) const REGION: &str = "us-east-1";
 /// The SHA-256 hash of an empty payload.
 const EMPTY_HASH: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-/// The value that is sent instead of the hash if the payload is not signed.
+/// The value of `x-amz-content-sha256` if the payload is not signed.
 const UNSIGNED: &str = "UNSIGNED-PAYLOAD";
-/// An upper bound on the size of a request without its path and query (bytes).
+/// The memory that is reserved for a request, in addition to its path and query (bytes).
 const MESSAGE_BYTES: usize = 512;
 
 /// The method of a request (RFC 9110, section 9.3).
@@ -38,25 +39,23 @@ impl Method {
         }
     }
 
-    /// Returns whether a request with this method may be sent again although the server may already
-    /// have executed it (RFC 9110, section 9.2.2).
+    /// Returns whether the server may execute a request with this method twice without harm (RFC
+    /// 9110, section 9.2.2).
     pub(super) fn is_idempotent(self) -> bool {
         self != Method::Post
     }
 }
 
-/// The content of a request, before it is signed.
+/// A request before it is signed.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::network) struct Call<'a> {
     pub method: Method,
-    /// The path, from [`Endpoint::path`].
+    /// The path, as [`Endpoint::path`] returns it.
     pub path: &'a str,
-    /// The query without the question mark. It consists of `name=value` pairs, which are encoded
-    /// and sorted by name.
+    /// The query without the question mark: percent-encoded `name=value` pairs, sorted by name.
     pub query: &'a str,
-    /// The positions of the first and the last byte that are requested. None for the whole object.
+    /// The positions of the first and the last byte to read. None for the whole object.
     pub range: Option<(u64, u64)>,
-    /// The payload. None if the request has no payload.
     pub body: Option<&'a [u8]>,
 }
 
@@ -72,7 +71,7 @@ impl<'a> Call<'a> {
 pub(in crate::network) struct Endpoint {
     /// The value of the header `Host`.
     host: String,
-    /// The name of the bucket, not encoded.
+    /// The name of the bucket, without percent-encoding.
     bucket: String,
     /// Signs the requests. None if the requests are anonymous.
     signer: Option<Signer>,
@@ -113,18 +112,17 @@ impl Endpoint {
         format!("/{}{separator}{}", encoded(&self.bucket, false), encoded(key, true))
     }
 
-    /// Returns whether requests are signed.
     pub(super) fn is_signed(&self) -> bool {
         self.signer.is_some()
     }
 
-    /// Returns the bytes of a request up to its payload, signed with the current time.
+    /// Returns the request line and the headers of a request, signed with the current time.
     pub(in crate::network) fn message(&mut self, call: &Call) -> Vec<u8> {
         self.message_at(call, clock::unix_ns() / 1_000_000_000)
     }
 
-    /// Returns the bytes of a request up to its payload, signed with the time `unix_s` (s since
-    /// 1970).
+    /// Returns the request line and the headers of a request, signed with the time `unix_s` (s
+    /// since 1970).
     fn message_at(&mut self, call: &Call, unix_s: i64) -> Vec<u8> {
         let mut message = String::with_capacity(MESSAGE_BYTES + call.path.len() + call.query.len());
         message.extend([call.method.name(), " ", call.path]);
@@ -172,8 +170,7 @@ impl Endpoint {
     }
 }
 
-/// Returns the value of the header `Host`. The value omits the default port of HTTP (RFC 9110,
-/// section 7.2).
+/// Returns the value of the header `Host`, which omits the default port 80 (RFC 9110, section 7.2).
 fn host(address: &Address) -> String {
     let server = address.server();
     match server.strip_suffix(":80") {

@@ -1,8 +1,8 @@
 //! Converts responses with an error status into messages for the user.
 //!
 //! Source: Amazon S3 API Reference, "Error responses". An error response is an XML document whose
-//! element `Code` contains an error code. The server is not trusted, so a message to the user
-//! repeats nothing of the document except this code, and only if its characters are plausible.
+//! element `Code` contains an error code. Messages to the user repeat only this code, and only if
+//! it is short and has no unusual characters, because the server is not trusted.
 
 use crate::error::{Error, ErrorKind};
 use crate::network::Access;
@@ -13,10 +13,11 @@ use crate::network::wire::printable;
 
 /// The maximum length of an error code (bytes).
 const CODE_BYTES_MAX: usize = 64;
-/// The maximum number of bytes of a plain text response that are searched for words about TLS.
+/// How much of a plain text response is searched for words about TLS (bytes).
 const TEXT_BYTES: usize = 1 << 10;
 
-/// Returns the code in an error document. None if there is no plausible code.
+/// Returns the error code in an error document. None if there is no code, or if the code is too
+/// long or has unusual characters.
 pub(in crate::network) fn code(document: &[u8]) -> Option<String> {
     let leaves = xml::leaves(document).ok()?;
     let code = leaves.iter().find(|leaf| leaf.parent == "Error" && leaf.name == "Code")?;
@@ -37,7 +38,7 @@ pub(in crate::network) fn refusal(access: &Access, action: &str, reply: &Reply) 
         .with_remedy(remedy)
 }
 
-/// Returns what is wrong, the remedy, and the category of the error.
+/// Returns the description, the remedy and the kind of the error.
 fn explained(access: &Access, reply: &Reply, code: Option<&str>) -> (String, String, ErrorKind) {
     let address = &access.address;
     let (bucket, _) = address.first_and_rest();
@@ -54,7 +55,7 @@ fn explained(access: &Access, reply: &Reply, code: Option<&str>) -> (String, Str
         return (what, remedy, ErrorKind::Usage);
     }
     match (code.unwrap_or_default(), reply.head.status) {
-        ("NoSuchKey", _) => said("there is no such object", "check the key", ErrorKind::Usage),
+        ("NoSuchKey", _) => said("there is no such object", "check its key", ErrorKind::Usage),
         ("NoSuchBucket", _) => {
             let what = format!("there is no bucket '{bucket}'");
             (what, "check the name of the bucket".to_owned(), ErrorKind::Usage)
@@ -64,7 +65,7 @@ fn explained(access: &Access, reply: &Reply, code: Option<&str>) -> (String, Str
             "check whether another program has completed or aborted the upload",
             ErrorKind::Usage,
         ),
-        // The server versitygw sends the second code.
+        // versitygw (an S3 server) sends XAdminUserNotFound.
         ("InvalidAccessKeyId" | "XAdminUserNotFound", _) => {
             let what = format!("the server does not know the access key '{user}'");
             (what, "check the access key".to_owned(), ErrorKind::Usage)
@@ -84,8 +85,8 @@ fn explained(access: &Access, reply: &Reply, code: Option<&str>) -> (String, Str
             ErrorKind::NotWritable,
         ),
         (_, 401 | 403) => {
-            let what = format!("the server denies access to the access key '{user}'");
-            let remedy = format!("grant the key access to the bucket '{bucket}'");
+            let what = format!("the server denies access for the access key '{user}'");
+            let remedy = format!("allow this key to use the bucket '{bucket}'");
             (what, remedy, ErrorKind::NotWritable)
         }
         (_, 404) => said("object not found", "check the bucket and the key", ErrorKind::Usage),
@@ -99,13 +100,13 @@ fn explained(access: &Access, reply: &Reply, code: Option<&str>) -> (String, Str
             "try again later, with fewer concurrent requests",
             ErrorKind::Io,
         ),
-        (_, 507) => said("the server has no space left", "free space there", ErrorKind::NoSpace),
+        (_, 507) => said("the server has no space left", "free space on it", ErrorKind::NoSpace),
         _ => said("the server refuses the request", "check the log of the server", ErrorKind::Io),
     }
 }
 
-/// Returns whether the server requires TLS. Some servers send a redirect to https. Servers that are
-/// written in Go, nginx and Apache send a plain text message if their TLS port receives HTTP.
+/// Returns whether the server requires TLS. Some servers redirect to https. Others (nginx, Apache,
+/// and servers written in Go) send a plain text message if their TLS port receives HTTP.
 fn wants_tls(reply: &Reply) -> bool {
     let location = reply.head.location.as_deref().unwrap_or_default();
     let redirected = (300..400).contains(&reply.head.status)

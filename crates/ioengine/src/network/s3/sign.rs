@@ -1,35 +1,34 @@
-//! Signs requests with AWS Signature Version 4 in the header `Authorization`.
+//! Signs requests with AWS Signature Version 4, and returns the header `Authorization`.
 //!
 //! Source: Amazon S3 API Reference, "Signature Calculations for the Authorization Header:
 //! Transferring Payload in a Single Chunk (AWS Signature Version 4)". A signature covers the
 //! method, the path, the query, the headers that the caller passes, and the hash of the payload.
-//! The signing key is derived once a day. The caller passes the time, so this module reads no
-//! clock.
+//! The signing key is derived once a day.
 
 use hmac::{Hmac, Mac};
 use sha2::{Digest, Sha256};
 
 use crate::network::Credentials;
 
-/// The name of the signature algorithm.
 const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// The name of the service, which is a part of a signature's scope.
+/// The service in the scope of a signature. The scope is `DAY/REGION/s3/aws4_request`.
 const SERVICE: &str = "s3";
-/// The last part of a signature's scope.
+/// The last part of the scope of a signature.
 const TERMINATOR: &str = "aws4_request";
-/// The length of "YYYYMMDD" at the beginning of a time stamp (bytes).
+/// The length of the date "YYYYMMDD", with which a time stamp begins (bytes).
 const DAY_BYTES: usize = 8;
 
 /// Signs requests with one access key.
 pub(super) struct Signer {
     credentials: Credentials,
     region: String,
-    /// The current signing key with its day ("YYYYMMDD"). None before the first signature.
+    /// The last signing key, and the day for which it is valid ("YYYYMMDD"). None before the first
+    /// signature.
     key: Option<(String, [u8; 32])>,
 }
 
 impl std::fmt::Debug for Signer {
-    /// Prints neither the secret nor the key that is derived from it.
+    /// Omits the secret and the signing key.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Signer {{ {:?}, region: {:?} }}", self.credentials, self.region)
     }
@@ -42,11 +41,10 @@ pub(super) struct Signed<'a> {
     pub method: &'a str,
     /// The path, encoded by [`encoded`].
     pub path: &'a str,
-    /// The query without the question mark. It consists of `name=value` pairs, which are encoded
-    /// and sorted by name.
+    /// The query without the question mark: percent-encoded `name=value` pairs, sorted by name.
     pub query: &'a str,
-    /// The headers as pairs of name (in lower case) and value, sorted by name. They must include
-    /// `x-amz-date`.
+    /// Name (in lower case) and value of each signed header, sorted by name. `x-amz-date` must be
+    /// present.
     pub headers: &'a [(&'a str, &'a str)],
     /// The value of `x-amz-content-sha256`.
     pub payload_hash: &'a str,

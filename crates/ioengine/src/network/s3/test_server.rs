@@ -1,9 +1,8 @@
 //! An S3 server for tests that runs in this process. It checks the signature of each request, and
 //! sends the answers that the test specifies.
 //!
-//! The server has a separate implementation of the signature, which uses the bytes that arrived. A
-//! test compares the server's signatures with the examples of the S3 API Reference. So an error
-//! that client and server have in common is noticed.
+//! The server computes signatures with code that the client does not share, so it detects errors of
+//! the client. A test compares the server's signatures with the examples of the S3 API Reference.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -19,7 +18,7 @@ pub(crate) const USER: &str = "AKIAIOSFODNN7EXAMPLE";
 /// The secret of [`USER`].
 pub(crate) const SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 
-/// A request as it arrived.
+/// A request that the server received.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Received {
     pub method: String,
@@ -28,7 +27,7 @@ pub(crate) struct Received {
     /// Name (in lower case) and value of each header.
     pub headers: Vec<(String, String)>,
     pub body: Vec<u8>,
-    /// The number of the connection, counted from 0.
+    /// The index of the connection on which the request arrived.
     pub connection: usize,
 }
 
@@ -39,15 +38,15 @@ pub(crate) enum Answer {
     Close,
 }
 
-/// A running server, which ends with this process.
+/// A server that runs until this process ends.
 pub(crate) struct Server {
     port: u16,
     requests: Arc<Mutex<Vec<Received>>>,
 }
 
 impl Server {
-    /// Starts a server. `answer` decides what the server does with a request that has the right
-    /// signature.
+    /// Starts a server. `answer` returns what the server does with a request. Requests with a wrong
+    /// signature are refused with status 403.
     pub(crate) fn new(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -56,14 +55,15 @@ impl Server {
         std::thread::spawn(move || {
             for (connection, stream) in listener.incoming().flatten().enumerate() {
                 let (answer, seen) = (Arc::clone(&answer), Arc::clone(&seen));
-                // An error means that the client has closed the connection.
+                // The result is ignored, because an error means that the client has closed the
+                // connection.
                 std::thread::spawn(move || drop(converse(stream, connection, &*answer, &seen)));
             }
         });
         Server { port, requests }
     }
 
-    /// Returns the address of a target on the server, with the accepted access key.
+    /// Returns the address of `target` on this server, with the access key that the server accepts.
     pub(crate) fn access(&self, target: &str) -> Access {
         let address = format!("s3://127.0.0.1:{}/{target}", self.port);
         let (user, password) = (USER.to_owned(), SECRET.to_owned());
@@ -112,7 +112,6 @@ fn receive(stream: &mut TcpStream) -> std::io::Result<Received> {
     Ok(request)
 }
 
-/// Returns a response with a body.
 pub(crate) fn response(status: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n{fields}\r\n", body.len());
     [head.as_bytes(), body].concat()
@@ -162,7 +161,7 @@ impl Received {
         found.map(|(_, value)| &**value)
     }
 
-    /// Returns the first and the last position in the header `Range`.
+    /// Returns the positions of the first and the last byte in the header `Range`.
     pub(crate) fn range(&self) -> Option<(u64, u64)> {
         let (first, last) = self.header("range")?.strip_prefix("bytes=")?.split_once('-')?;
         Some((first.parse().ok()?, last.parse().ok()?))
@@ -214,7 +213,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Checks the requests of "Examples: Signature Calculations" in the Amazon S3 API Reference.
+/// Source: "Examples: Signature Calculations" in the Amazon S3 API Reference.
 #[test]
 fn the_examples_of_the_documentation_have_their_signatures() {
     let scope = "Authorization: AWS4-HMAC-SHA256 Credential=AKIAIOSFODNN7EXAMPLE/20130524/\

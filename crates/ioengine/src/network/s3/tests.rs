@@ -19,8 +19,7 @@ use crate::target::Target;
 
 const OBJECT_BYTES: u64 = 1 << 20;
 
-/// A function that returns the answer to a read. The arguments are the status, the header fields
-/// and the requested bytes of the object.
+/// Makes the answer to a read from the status, the header fields and the requested bytes.
 type Wrap = fn(&str, &str, &[u8]) -> Answer;
 
 /// Starts a server with one object in which every sector begins with its position.
@@ -40,7 +39,7 @@ fn object(wrap: Wrap) -> Server {
     })
 }
 
-/// Returns the response to a HEAD of an object with `bytes` bytes.
+/// Returns the response to HEAD for an object of `bytes` bytes.
 fn of_size(bytes: u64) -> Vec<u8> {
     format!("HTTP/1.1 200 OK\r\nContent-Length: {bytes}\r\nETag: \"a\"\r\n\r\n").into_bytes()
 }
@@ -104,7 +103,7 @@ fn interim_responses_are_passed_over() {
     reads_bring_the_bytes_of_their_offset(&make, OBJECT_BYTES);
 }
 
-/// Returns an engine on an object of 1 MiB. `answer` makes the server's answers to reads.
+/// Returns an engine on an object of 1 MiB. `answer` returns the server's answer to a read.
 fn engine(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> HostEngine {
     let server = Server::new(move |request| match &*request.method {
         "HEAD" => Answer::Send(of_size(OBJECT_BYTES)),
@@ -226,7 +225,7 @@ fn a_server_that_only_closes_is_not_asked_again_and_again() {
     assert!(error.contains("closed the connection"), "{error}");
 }
 
-/// Opens a target, which must fail, and returns the error message.
+/// Returns the error message for a target that cannot be opened.
 fn open_error(access: Access) -> String {
     HostTarget::connect(access).expect_err("an error").to_string()
 }
@@ -264,8 +263,8 @@ fn a_server_with_tls_is_recognised() {
     }
 }
 
-/// Recorded headers of the server versitygw 1.8.0 for an object of 100 bytes: the response to HEAD,
-/// and the header of the response to a read of 4 KiB.
+/// Headers that versitygw 1.8.0, an S3 server, sent for an object of 100 bytes. The first header
+/// answers HEAD, and the second answers a read of 4 KiB.
 const RECORDED: &str = "HTTP/1.1 200 OK\r\nServer: VERSITYGW\r\n\
     Date: Wed, 25 Nov 2026 10:19:25 GMT\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Content-Length: 100\r\nX-Amz-Request-Id: SKK0GEQBRT6VL65V\r\n\
@@ -287,7 +286,7 @@ fn no_bytes_of_a_server_make_the_client_panic_or_hang() {
     let opened = |answer: &[u8]| [&of_size(OBJECT_BYTES)[..], answer].concat();
     let recorded = [RECORDED.as_bytes(), &[b'x'; 100]].concat();
     let seeds = [opened(&part), opened(&in_chunks), opened(&error), recorded, refused];
-    // The first byte of the fuzzer's input selects the scheme.
+    // The first byte of the fuzz input selects the protocol.
     let scheme = crate::network::Scheme::ALL.len() as u8 - 1;
     for (seed, completions) in seeds.iter().zip([1, 1, 1, 1, 0]) {
         let bytes = [&[scheme], &seed[..]].concat();

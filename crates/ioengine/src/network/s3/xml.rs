@@ -1,19 +1,20 @@
-//! A small strict scanner for the XML documents of S3. It returns the text of elements without
-//! children.
+//! A small, strict XML parser for the documents of S3. It returns the elements that have no
+//! children, with their text.
 //!
 //! Source: "Extensible Markup Language (XML) 1.0", sections 2.1 (well-formed documents), 3.1 (tags)
-//! and 4.1 (references). The scanner accepts elements, attributes, comments, the XML declaration,
-//! the five predefined entities and character references. Everything else, such as document types
-//! and CDATA sections, is an error. S3 does not use these.
+//! and 4.1 (references). The parser accepts elements, attributes, comments, the XML declaration,
+//! the five predefined entities and character references. Everything else, such as a CDATA section,
+//! is an error, because S3 does not use it.
 
 use std::borrow::Cow;
 
 /// The maximum nesting depth of elements.
 const DEPTH_MAX: usize = 32;
-/// The maximum length of a reference, such as "&#x10FFFF;", without '&' and ';' (bytes).
+/// The maximum length of a character reference without '&' and ';' (bytes), for example of
+/// "#x10FFFF".
 const REFERENCE_BYTES_MAX: usize = 8;
 
-/// What is wrong with a document, as the end of a sentence that begins with "the server".
+/// What is wrong with a document. The text completes a sentence that begins with "the server".
 const MALFORMED: &str = "sent XML that is not well-formed";
 
 /// An element without children.
@@ -21,13 +22,12 @@ const MALFORMED: &str = "sent XML that is not well-formed";
 pub(in crate::network) struct Leaf<'a> {
     /// The name of the enclosing element. Empty if this element is the root.
     pub parent: &'a str,
-    /// The name of the element.
     pub name: &'a str,
-    /// The text of the element, with its references decoded.
+    /// The text of the element. References such as `&amp;` are replaced by their characters.
     pub text: Cow<'a, str>,
 }
 
-/// Splits a document into pieces.
+/// Splits a document into tags and texts.
 #[derive(Debug)]
 struct Scanner<'a> {
     rest: &'a str,
@@ -37,13 +37,12 @@ struct Scanner<'a> {
     ended: bool,
 }
 
-/// A piece of a document.
 enum Piece<'a> {
     Start,
-    /// An element without content.
+    /// A tag such as `<Name/>`.
     Empty(&'a str),
     End(&'a str),
-    /// Text between tags, with its references not decoded.
+    /// The text between two tags, which still contains references such as `&amp;`.
     Text(&'a str),
 }
 
@@ -56,14 +55,14 @@ pub(in crate::network) fn leaves(document: &[u8]) -> Result<Vec<Leaf<'_>>, &'sta
     let rest = std::str::from_utf8(document).map_err(|_| MALFORMED)?;
     let mut scanner = Scanner { rest, open: Vec::new(), ended: false };
     let mut leaves = Vec::new();
-    // The text of the innermost element. None after a child of this element has ended.
+    // The text of the innermost open element so far. None if this element has had a child.
     let mut content = None;
     while let Some(piece) = scanner.next()? {
         match piece {
             Piece::Start => content = Some(""),
             Piece::Text(text) => {
                 if let Some(before) = &mut content {
-                    // Two consecutive texts have a comment between them, which is not supported.
+                    // A comment in the middle of a text is not supported.
                     if !before.is_empty() {
                         return Err(MALFORMED);
                     }
@@ -172,7 +171,7 @@ fn tag_end(inside: &str) -> Result<usize, &'static str> {
     Err(MALFORMED)
 }
 
-/// Replaces the references in a text.
+/// Replaces references such as `&amp;` by their characters.
 fn decoded(text: &str) -> Result<Cow<'_, str>, &'static str> {
     if !text.contains('&') {
         return Ok(Cow::Borrowed(text));
@@ -207,7 +206,7 @@ fn character(reference: &str) -> Option<char> {
     char::from_u32(number).filter(|c| *c != '\0')
 }
 
-/// Escapes the characters of a text that must not occur between tags.
+/// Escapes `&`, `<` and `>`.
 pub(in crate::network) fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

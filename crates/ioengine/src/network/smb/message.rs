@@ -39,7 +39,7 @@ const AT_TREE_ID: usize = 36;
 const AT_SESSION_ID: usize = 40;
 /// The offset of the signature in the header (bytes). The signature is the last field.
 pub(super) const AT_SIGNATURE: usize = 48;
-/// The message identifier of a message that is not a response: the notification of an oplock break
+/// The message identifier of an oplock break notification, which is not a response to a request
 /// (section 2.2.23).
 const UNREQUESTED: u64 = u64::MAX;
 
@@ -59,7 +59,7 @@ pub(super) struct RequestHeader {
 }
 
 impl Message {
-    /// Begins a request whose body has the structure size `structure_bytes`.
+    /// Begins a request. `structure_bytes` is the field StructureSize, with which the body begins.
     pub(super) fn new(structure_bytes: u16) -> Message {
         let mut bytes = Vec::with_capacity(128);
         bytes.resize(TRANSPORT_BYTES + HEADER_BYTES, 0);
@@ -87,8 +87,8 @@ impl Message {
         self
     }
 
-    /// Fills in both headers, and returns the bytes. `payload_bytes` is the size of the payload,
-    /// which is sent separately after these bytes.
+    /// Fills in the transport header and the header, and returns the bytes. `payload_bytes` is the
+    /// size of the payload, which the caller sends after these bytes.
     pub(super) fn finish(self, header: &RequestHeader, payload_bytes: usize) -> Vec<u8> {
         let mut bytes = self.0;
         let length = (bytes.len() - TRANSPORT_BYTES + payload_bytes) as u32;
@@ -145,21 +145,20 @@ impl Header {
         Ok((header, le32(bytes, AT_NEXT_COMMAND)? as usize))
     }
 
-    /// Returns whether the message is not a response to a request.
+    /// Returns whether the server sent the message without a request.
     pub(super) fn is_unrequested(&self) -> bool {
         self.message_id == UNREQUESTED
     }
 
-    /// Returns whether the message has a signature.
     pub(super) fn is_signed(&self) -> bool {
         self.flags & FLAG_SIGNED != 0
     }
 }
 
-/// The position in the current frame.
+/// Finds the messages in the frames that the server sends.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
-    /// The number of bytes of the frame after the current message.
+    /// The number of bytes that follow the current message in its frame.
     left: usize,
 }
 
@@ -170,8 +169,8 @@ impl Frames {
         if self.left == 0 { TRANSPORT_BYTES + HEADER_BYTES } else { HEADER_BYTES }
     }
 
-    /// Parses the beginning of a message. Returns the header, and the number of bytes of the
-    /// message that follow the header.
+    /// Parses the header of the next message. Returns the header, and the number of bytes of the
+    /// message after the header.
     ///
     /// # Errors
     /// The server violated the protocol. The error completes a sentence that begins with "the
@@ -200,7 +199,6 @@ impl Frames {
     }
 }
 
-/// The error for a message that ends before a field.
 const SHORT: &str = "sent a message that is too short";
 
 pub(super) fn le16(bytes: &[u8], at: usize) -> Result<u16, &'static str> {
@@ -215,7 +213,7 @@ pub(super) fn le64(bytes: &[u8], at: usize) -> Result<u64, &'static str> {
     Ok(u64::from_le_bytes(array(bytes, at)?))
 }
 
-/// Returns the bytes at a position. The position may be untrusted data from the server.
+/// Returns the `BYTES` bytes at position `at`, or an error if `bytes` is too short.
 pub(super) fn array<const BYTES: usize>(
     bytes: &[u8],
     at: usize,
@@ -223,11 +221,11 @@ pub(super) fn array<const BYTES: usize>(
     bytes.get(at..).and_then(|rest| rest.first_chunk().copied()).ok_or(SHORT)
 }
 
-/// Returns a range of the body that the server specified: `length` bytes at `offset`. The offset
-/// counts from the beginning of the header, which precedes the body.
+/// Returns `length` bytes of the body. `offset` is their offset from the beginning of the header,
+/// which precedes the body.
 ///
 /// # Errors
-/// The range is not inside the body.
+/// These bytes are not inside the body.
 pub(super) fn named(body: &[u8], offset: u16, length: u16) -> Result<&[u8], &'static str> {
     if length == 0 {
         return Ok(&[]);
@@ -294,8 +292,8 @@ mod tests {
         assert!(wrong(|b| b[8] = 65).contains("not a response header"));
         assert!(wrong(|b| b[20] = 0).contains("not a response header"));
         assert_eq!(wrong(|b| b.truncate(40)), SHORT);
-        // The next message begins after the end of the frame, inside the current message, or at an
-        // unaligned position.
+        // These offsets of the next message are after the end of the frame, inside the current
+        // message, or not a multiple of 8.
         assert!(wrong(|b| b[24] = 64).contains("do not fit"));
         assert!(wrong(|b| b[25] = 0xff).contains("do not fit"));
         assert!(wrong(|b| (b[3], b[24]) = (200, 8)).contains("do not fit"));

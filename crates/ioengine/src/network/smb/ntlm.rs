@@ -18,23 +18,23 @@ const TYPE_NEGOTIATE: u32 = 1;
 const TYPE_CHALLENGE: u32 = 2;
 const TYPE_AUTHENTICATE: u32 = 3;
 
-/// Flag (section 2.2.2.5, as for all flags below): text is encoded as UTF-16.
+/// Flag (section 2.2.2.5, like all flags below): text is encoded as UTF-16.
 const UNICODE: u32 = 1;
-/// The challenge contains the name of the server.
+/// Flag: the challenge contains the name of the server.
 const REQUEST_TARGET: u32 = 1 << 2;
-/// The client requests a key for signatures.
+/// Flag: the client requests a key for signatures.
 const SIGN: u32 = 1 << 4;
-/// The client authenticates with NTLM.
+/// Flag: the client authenticates with NTLM.
 const NTLM: u32 = 1 << 9;
-/// The client is anonymous.
+/// Flag: the client is anonymous.
 const ANONYMOUS: u32 = 1 << 11;
-/// A session key is derived even if no messages are signed.
+/// Flag: a session key is derived even if no messages are signed.
 const ALWAYS_SIGN: u32 = 1 << 15;
-/// The session security of NTLM version 2 is used.
+/// Flag: the session security of NTLM version 2 is used.
 const EXTENDED_SECURITY: u32 = 1 << 19;
-/// The challenge contains information about the server.
+/// Flag: the challenge contains information about the server, as pairs of identifier and value.
 const TARGET_INFO: u32 = 1 << 23;
-/// Keys of 128 bits and of 56 bits are supported.
+/// Flags: keys of 128 bits and of 56 bits are supported.
 const BITS_128: u32 = 1 << 29;
 const BITS_56: u32 = 1 << 31;
 /// The flags that this client requests.
@@ -48,18 +48,16 @@ const FLAGS: u32 = UNICODE
     | BITS_128
     | BITS_56;
 
-/// Identifiers of pairs in the information about the server (section 2.2.2.1): the end of the
-/// pairs, the flags, and the server's time.
+/// Identifiers of the pairs in a challenge (AV_PAIR; section 2.2.2.1).
 const PAIR_END: u16 = 0;
 const PAIR_FLAGS: u16 = 6;
 const PAIR_TIME: u16 = 7;
-/// The flag in [`PAIR_FLAGS`] that means that the AUTHENTICATE message has a message integrity code
+/// A flag in the value of [`PAIR_FLAGS`]: the AUTHENTICATE message has a message integrity code
 /// (MIC; section 2.2.2.1).
 const HAS_MIC: u32 = 2;
 
-/// The maximum size of the information about the server (bytes). The client's answer repeats this
-/// information, and the length of the answer must fit into 16 bits. Servers send a few hundred
-/// bytes.
+/// The maximum size of the pairs in a challenge (bytes). The client's answer repeats the pairs, and
+/// its length must fit into 16 bits. Servers send a few hundred bytes.
 const INFO_BYTES_MAX: u16 = 16 << 10;
 /// The size of an AUTHENTICATE message without its payload, and the offset of its MIC (bytes;
 /// section 2.2.1.3).
@@ -80,7 +78,7 @@ pub(super) struct Login<'a> {
 pub(super) struct Nonce {
     /// A random number.
     pub client_challenge: [u8; 8],
-    /// The server's time (100 ns since 1601).
+    /// The server's time (in units of 100 ns since 1601).
     pub time: [u8; 8],
 }
 
@@ -90,7 +88,7 @@ pub(super) struct Challenge<'a> {
     message: &'a [u8],
     flags: u32,
     server_challenge: [u8; 8],
-    /// Pairs of identifier and value, without the final pair [`PAIR_END`].
+    /// Identifier and value of each pair, without the final [`PAIR_END`].
     pairs: Vec<(u16, &'a [u8])>,
 }
 
@@ -99,8 +97,8 @@ pub(super) struct Authentication {
     pub message: Vec<u8>,
     /// The session key. None for an anonymous client.
     pub session_key: Option<[u8; 16]>,
-    /// Whether the message has a MIC, which also protects the earlier messages. In this case the
-    /// list of SPNEGO mechanisms must be signed.
+    /// Whether the message has a message integrity code (MIC). If it has, the list of SPNEGO
+    /// mechanisms must be signed.
     pub has_mic: bool,
 }
 
@@ -114,7 +112,7 @@ pub(super) fn negotiate() -> Vec<u8> {
 }
 
 impl<'a> Challenge<'a> {
-    /// Parses the server's message.
+    /// Parses a CHALLENGE message.
     ///
     /// # Errors
     /// The server violated the protocol. The error completes a sentence that begins with "the
@@ -198,8 +196,8 @@ impl<'a> Challenge<'a> {
 }
 
 impl Authentication {
-    /// Returns the client's first signature (sections 2.2.2.9.2 and 3.4.4.2), which covers the list
-    /// of SPNEGO mechanisms. None if the server does not require the signature.
+    /// Returns the signature of `signed`, the list of SPNEGO mechanisms (sections 2.2.2.9.2 and
+    /// 3.4.4.2). None if no signature is required.
     pub(super) fn signature(&self, signed: &[u8]) -> Option<[u8; 16]> {
         let key = signing_key(&self.session_key.filter(|_| self.has_mic)?);
         let (version, number) = (1_u32.to_le_bytes(), [0; 4]);
@@ -234,7 +232,7 @@ fn parse_pairs(mut info: &[u8]) -> Result<Vec<(u16, &[u8])>, &'static str> {
     }
 }
 
-/// Returns an AUTHENTICATE message (section 2.2.1.3). The order of the fields is LM response, NT
+/// Returns an AUTHENTICATE message (section 2.2.1.3). `fields` contains the LM response, NT
 /// response, domain, user, workstation and session key.
 fn authenticate(flags: u32, fields: &[&[u8]; 6]) -> Vec<u8> {
     let mut message = SIGNATURE.to_vec();
@@ -247,7 +245,7 @@ fn authenticate(flags: u32, fields: &[&[u8]; 6]) -> Vec<u8> {
         offset += field.len();
     }
     message.extend(flags.to_le_bytes());
-    // The version and the MIC are zero. The MIC is computed later over this message.
+    // The version stays zero. The MIC is zero until it has been computed over this message.
     message.resize(AUTHENTICATE_BYTES, 0);
     fields.iter().for_each(|field| message.extend_from_slice(field));
     message
@@ -369,8 +367,7 @@ mod tests {
         let challenge = Challenge::parse(&message).unwrap();
         let answer = challenge.answer(Some(LOGIN), &NONCE);
         let mut bytes = answer.message;
-        // The LM response is zero. The NT response contains the server's time and the pair of
-        // flags.
+        // The LM response is zero. The NT response contains the server's time and the flags.
         assert_eq!(bytes[88..112], [0; 24]);
         assert_eq!(bytes[112 + 24..112 + 32], [1, 2, 3, 4, 5, 6, 7, 8]);
         let flags = [6, 0, 4, 0, 2, 0, 0, 0, 0, 0, 0, 0];

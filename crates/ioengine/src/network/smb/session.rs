@@ -14,18 +14,19 @@ use super::status;
 
 /// The payload that one credit allows (bytes; section 3.1.5.2).
 pub(super) const CREDIT_BYTES: u32 = 64 << 10;
-/// The minimum number of credits that the client wants to have. Each credit allows one outstanding
-/// request of at most 64 KiB.
+/// The client always tries to have at least this number of credits. Each credit allows one
+/// outstanding request of at most 64 KiB.
 const CREDITS_MIN: u32 = 512;
-/// The maximum number of credits that the client wants to have. Common servers do not grant more.
+/// The client never tries to have more credits than this number. Common servers do not grant more.
 const CREDITS_MAX: u32 = 8192;
-/// The number of outstanding requests of the largest size that the client wants credits for.
+/// The client tries to have enough credits for this number of outstanding requests of the largest
+/// size.
 const LARGE_REQUESTS: u32 = 64;
 /// The maximum number of credits that one message requests.
 const CREDITS_ASKED_MAX: u32 = 512;
 /// The maximum size of a response, without the data of a read (bytes).
 pub(super) const RESPONSE_BYTES_MAX: usize = 64 << 10;
-/// The maximum number of messages that the server may send after one request of the set-up.
+/// The maximum number of messages that the server may send in reply to one request of the set-up.
 const ANSWERS_MAX: usize = 4;
 
 /// The state of a connection that all its messages share.
@@ -33,7 +34,8 @@ const ANSWERS_MAX: usize = 4;
 pub(super) struct Session {
     pub session_id: u64,
     pub tree_id: u32,
-    /// Signs and verifies messages. None if messages are not signed, as for guests.
+    /// Signs and verifies messages. None if messages are not signed, for example because the user
+    /// is a guest.
     pub signer: Option<Signer>,
     /// Whether a request may use several credits (SMB2_GLOBAL_CAP_LARGE_MTU).
     pub multi_credit: bool,
@@ -41,9 +43,9 @@ pub(super) struct Session {
     next_message_id: u64,
     /// The number of credits that can be used now.
     credits: u32,
-    /// The number of credits that the outstanding requests have requested.
+    /// The sum of [`Sent::asked`] over the outstanding requests.
     asked: u32,
-    /// The largest number of credits that a request has needed.
+    /// The largest number of credits that one request has needed so far.
     largest_charge: u32,
 }
 
@@ -70,7 +72,7 @@ pub(super) enum Arrival {
 #[derive(Debug)]
 pub(super) struct Reply {
     pub header: Header,
-    /// The bytes of the header.
+    /// The header as it was received. Its signature covers these bytes.
     pub head: [u8; HEADER_BYTES],
     pub body: Vec<u8>,
 }
@@ -97,7 +99,6 @@ impl Session {
         Session { multi_credit: true, credits, ..Session::new() }
     }
 
-    /// Returns the number of credits that can be used now.
     pub(super) fn credits(&self) -> u32 {
         self.credits
     }
@@ -108,20 +109,20 @@ impl Session {
         if self.multi_credit { payload_bytes.div_ceil(CREDIT_BYTES).max(1) } else { 1 }
     }
 
-    /// Returns whether the credits suffice for another request of the largest size used.
+    /// Returns whether the credits suffice for another request of the largest size so far.
     pub(super) fn has_credits(&self) -> bool {
         self.credits >= self.largest_charge
     }
 
-    /// Returns the size of a request, shortened if the credits do not suffice (bytes). A request is
-    /// shortened only if the server grants few credits even to an idle connection.
+    /// Returns `payload_bytes`, or fewer bytes if the credits do not suffice. This happens only if
+    /// the server grants few credits even to an idle connection.
     pub(super) fn affordable(&mut self, payload_bytes: u32) -> u32 {
         self.largest_charge = self.largest_charge.max(self.charge(payload_bytes));
         payload_bytes.min(self.credits.max(1).saturating_mul(CREDIT_BYTES))
     }
 
-    /// Returns the bytes of a request, after which the caller sends `payload`.
-    /// `payload_bytes` is the size of the payload, or of the data that a read requests.
+    /// Encodes a request. The caller sends the returned bytes, and then `payload`. `payload_bytes`
+    /// is the size of the payload, or of the data that a read requests.
     pub(super) fn request(
         &mut self,
         command: u16,
@@ -190,8 +191,8 @@ impl Session {
     /// Sends a request of the set-up, and waits for its response.
     ///
     /// # Errors
-    /// The connection broke, or the server violated the protocol. If the server refuses the
-    /// request, this function returns the response with its status.
+    /// The connection broke, or the server violated the protocol. A request that the server refuses
+    /// is not an error: the status is in the response.
     pub(super) fn exchange(
         &mut self,
         wire: &mut Wire,
@@ -238,7 +239,7 @@ pub(super) fn wrong_signature(name: &str) -> Error {
 }
 
 impl Reply {
-    /// Returns whether the signature is right for the header and this body.
+    /// Returns whether the signature is right. The verifier has already processed the header.
     pub(super) fn is_verified_by(&self, mut verifier: Verifier) -> bool {
         verifier.update(&self.body);
         verifier.matches()

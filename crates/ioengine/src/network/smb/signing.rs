@@ -1,8 +1,9 @@
-//! Signatures of messages: HMAC-SHA256 with the session key, cut to 16 bytes.
+//! Signs and verifies messages. A signature is the first 16 bytes of HMAC-SHA256 with the session
+//! key.
 //!
 //! Source: MS-SMB2, sections 3.1.4.1 and 3.1.5.1, for the dialects 2.0.2 and 2.1. A signature
 //! covers the whole message except the transport header. While the signature is computed, its field
-//! contains zeros. The payload is hashed in the memory of its slot, without a copy.
+//! contains zeros.
 
 use std::fmt;
 
@@ -11,9 +12,9 @@ use sha2::Sha256;
 
 use super::message::{AT_FLAGS, AT_SIGNATURE, FLAG_SIGNED, HEADER_BYTES, TRANSPORT_BYTES};
 
-/// Signs the client's messages of a session, and verifies the server's messages.
+/// Signs the client's messages, and verifies the server's messages.
 pub(super) struct Signer {
-    /// The state of the HMAC after the key. A copy is used for each message.
+    /// The HMAC, initialized with the key. Each message uses a copy.
     keyed: Hmac<Sha256>,
 }
 
@@ -24,28 +25,27 @@ pub(super) struct Verifier {
 }
 
 impl fmt::Debug for Signer {
-    /// Does not print the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Signer")
     }
 }
 
 impl fmt::Debug for Verifier {
-    /// Does not print the key.
+    /// Omits the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Verifier")
     }
 }
 
 impl Signer {
-    /// Creates a signer for the key of a session.
     pub(super) fn new(session_key: &[u8; 16]) -> Signer {
         let keyed = Hmac::new_from_slice(session_key).expect("HMAC takes keys of any length");
         Signer { keyed }
     }
 
-    /// Signs a message. `message` begins with the transport header, and `payload` follows
-    /// `message`.
+    /// Signs a message that consists of `message` and `payload`. `message` begins with the
+    /// transport header.
     pub(super) fn sign(&self, message: &mut [u8], payload: &[u8]) {
         let message = &mut message[TRANSPORT_BYTES..];
         message[AT_FLAGS] |= FLAG_SIGNED as u8;
@@ -56,7 +56,7 @@ impl Signer {
         message[AT_SIGNATURE..HEADER_BYTES].copy_from_slice(&hash[..16]);
     }
 
-    /// Begins the verification of a message with its header.
+    /// Begins to verify a message. The caller passes the rest of the message to the verifier.
     pub(super) fn verifier(&self, header: &[u8; HEADER_BYTES]) -> Verifier {
         let mut mac = self.keyed.clone();
         let (covered, signature) = header.split_at(AT_SIGNATURE);
@@ -89,7 +89,8 @@ mod tests {
 
     #[test]
     fn the_hash_is_that_of_the_specification_of_hmac() {
-        // This is test case 2 of RFC 4231 (section 4.3). Its key is padded with zeros to 16 bytes.
+        // This is test case 2 of RFC 4231 (section 4.3). Its key is padded with zeros to 16 bytes,
+        // which does not change the HMAC.
         let mut key = [0; 16];
         key[..4].copy_from_slice(b"Jefe");
         let mut mac = Signer::new(&key).keyed;

@@ -9,7 +9,7 @@ const SPNEGO: [u8; 8] = [0x06, 6, 0x2b, 6, 1, 5, 5, 2];
 /// The object identifier of NTLM, 1.3.6.1.4.1.311.2.2.10, with its tag and length (MS-NLMP 1.9).
 const NTLM: [u8; 12] = [0x06, 10, 0x2b, 6, 1, 4, 1, 0x82, 0x37, 2, 2, 10];
 
-/// DER tags: application 0, octet string, sequence, and the context-specific tags 0 to 3.
+/// DER tags.
 const TAG_APPLICATION: u8 = 0x60;
 const TAG_OCTETS: u8 = 0x04;
 const TAG_SEQUENCE: u8 = 0x30;

@@ -1,8 +1,8 @@
 //! Reads, writes and flushes an open file.
 //!
 //! Source: MS-SMB2, sections 2.2.17 to 2.2.22. A response contains the message identifier of its
-//! request. The data of a read is received directly into the slot. If messages are signed, a
-//! request completes only after the signature of its response has been verified.
+//! request. The data of a read is received directly into the memory of its request. If messages are
+//! signed, a request completes only after the signature of its response has been verified.
 
 use std::collections::VecDeque;
 
@@ -16,14 +16,15 @@ use super::session::{Arrival, RESPONSE_BYTES_MAX, Sent, Session, wrong_signature
 use super::signing::Verifier;
 use super::status;
 
-/// The size of the part of a READ response's body that precedes the data (bytes; section 2.2.20).
+/// The size of the fields that precede the data in the body of a READ response (bytes; section
+/// 2.2.20).
 const READ_BYTES: usize = 16;
 /// The minimum offset of the data in a READ response, from the beginning of the header (bytes).
 const DATA_OFFSET: u8 = (HEADER_BYTES + READ_BYTES) as u8;
 /// The offset of the data in a WRITE request, from the beginning of the header (bytes; section
 /// 2.2.21).
 const WRITE_OFFSET: u16 = HEADER_BYTES as u16 + 48;
-/// The structure sizes of requests and responses (bytes; sections 2.2.17 to 2.2.22).
+/// The field StructureSize of requests and responses (bytes; sections 2.2.17 to 2.2.22).
 const READ_REQUEST: u16 = 49;
 const READ_RESPONSE: u16 = 17;
 const WRITE_REQUEST: u16 = 49;
@@ -40,14 +41,14 @@ pub(super) struct Transfer {
     can_flush: bool,
     request_bytes_max: u32,
     outstanding_max: u32,
-    /// The requests without a final response, in the order in which they were sent.
+    /// The requests that have no final response yet, in the order in which they were sent.
     pending: VecDeque<Pending>,
     stage: Stage,
     /// The final response that is being received. None between two final responses.
     current: Option<Incoming>,
 }
 
-/// A request without a final response.
+/// A request that has no final response yet.
 #[derive(Debug)]
 struct Pending {
     sent: Sent,
@@ -55,7 +56,7 @@ struct Pending {
     length: u32,
 }
 
-/// A final response while it is received.
+/// A final response that is being received.
 #[derive(Debug)]
 struct Incoming {
     request: Pending,
@@ -75,11 +76,11 @@ enum Stage {
     Ignored,
     /// The body of a response without data.
     Body,
-    /// The part of a READ response's body that precedes the gap and the data.
+    /// The fields that precede the gap and the data in the body of a READ response.
     ReadBody,
-    /// The bytes between `ReadBody` and the data.
+    /// The unused bytes before the data of a READ response.
     Gap,
-    /// The bytes after the data.
+    /// The bytes after the data of a READ response.
     Tail,
 }
 
@@ -181,7 +182,7 @@ impl Transfer {
         Ok(Step::Take(count))
     }
 
-    /// Processes the part of a READ response's body that precedes the data.
+    /// Processes the fields that precede the data in the body of a READ response.
     fn read_body(&mut self, bytes: &[u8]) -> Result<Step, Error> {
         let Some(current) = &mut self.current else { return Err(self.wrong("sent no header")) };
         let (offset, length) = (bytes[2], le32(bytes, 4));
@@ -243,7 +244,7 @@ impl Transfer {
         Ok(Step::Complete(Completion { slot, result }))
     }
 
-    /// Passes a part of the current message to the verifier of the signature.
+    /// Adds a part of the current message to the verification of its signature.
     fn verify(&mut self, part: &[u8]) {
         if let Some(Incoming { verifier: Some(verifier), .. }) = &mut self.current {
             verifier.update(part);
@@ -282,19 +283,19 @@ impl Protocol for Transfer {
         let length = self.session.affordable(length);
         match request.op {
             Op::Read => {
-                // The fields are those of section 2.2.19: first the offset of the data in the
-                // response, the flags, length, offset and file. Then follow a minimum of 0 bytes to
-                // read, no channel, no remaining bytes, no channel information and a buffer of one
-                // byte.
+                // The fields after the file are 0: the minimum number of bytes to read, the
+                // channel, the remaining bytes, the channel information and a buffer of one byte
+                // (section 2.2.19).
                 let message = Message::new(READ_REQUEST).u8(DATA_OFFSET).u8(0).u32(length);
                 let message = message.u64(request.offset).bytes(&self.file);
                 let message = message.u32(0).u32(0).u32(0).u16(0).u16(0).u8(0);
                 self.send(READ, message, &[], (request.slot, length), out);
             }
             Op::Write => {
-                // The fields are those of section 2.2.21, with no channel, no remaining bytes and
-                // no flags. Write-through was requested when the file was opened. The flag of a
-                // single write is valid only for unbuffered files (section 3.3.5.13).
+                // The fields after the file are 0: the channel, the remaining bytes, the channel
+                // information and the flags (section 2.2.21). Write-through was requested when the
+                // file was opened, because the flag of a single write is valid only for unbuffered
+                // files (section 3.3.5.13).
                 let message = Message::new(WRITE_REQUEST).u16(WRITE_OFFSET).u32(length);
                 let message = message.u64(request.offset).bytes(&self.file);
                 let message = message.u32(0).u32(0).u16(0).u16(0).u32(0);
@@ -410,7 +411,8 @@ mod tests {
         bytes
     }
 
-    /// Passes bytes to the protocol, as a link does. Returns the completions and the data of reads.
+    /// Passes received bytes to the protocol, as a `Link` does. Returns the completions and the
+    /// data of reads.
     fn receive(
         transfer: &mut Transfer,
         mut bytes: &[u8],
@@ -546,8 +548,8 @@ mod tests {
 
     #[test]
     fn signatures_cover_header_body_and_data() {
-        // The first response is unchanged. The others have a changed bit in the credits, the
-        // session, the signature, a field of the body, the gap, the data and the tail.
+        // The first response is unchanged. Each other response has one changed bit: in the credits,
+        // the session, the signature, a field of the body, the gap, the data or the tail.
         for changed in [None, Some(14), Some(40), Some(50), Some(76), Some(80), Some(84), Some(88)]
         {
             let mut transfer = transfer(true);

@@ -18,14 +18,14 @@ pub struct CopyDocument {
     pub counts: Counts,
     /// Paths that could not be copied as requested, each with the reason.
     pub failures: Vec<FailureDocument>,
-    /// Elapsed time until all data were durable or, with --no-sync, until all data were written
-    /// (ns).
+    /// Elapsed time until all data were durable (ns). With --no-sync, elapsed time until all data
+    /// were written.
     pub elapsed_ns: u64,
     /// Throughput: bytes copied by this run, divided by the elapsed time (bytes per second).
     pub bytes_per_s: f64,
     /// CPU time of this process during the copy (ns).
     pub cpu_ns: u64,
-    /// Whether the copies were read back and compared.
+    /// Whether the copies were read back and compared with the sources.
     pub verified: bool,
     /// Whether the data were flushed to the device.
     pub durable: bool,
@@ -42,8 +42,6 @@ pub struct FailureDocument {
     pub message: String,
 }
 
-/// Returns the result of a copy operation as a JSON document. `cpu_ns` is the CPU time of this
-/// process.
 pub(super) fn document(
     options: &CopyOptions,
     counts: Counts,
@@ -73,7 +71,6 @@ pub(super) fn document(
     }
 }
 
-/// Formats the result as one line for the terminal.
 pub(super) fn summary(document: &CopyDocument) -> String {
     let counts = &document.counts;
     let what = match (counts.files, counts.directories) {
@@ -88,7 +85,7 @@ pub(super) fn summary(document: &CopyDocument) -> String {
     let (size, time) = (units::size(counts.bytes), units::time(document.elapsed_ns as f64));
     let rate = units::rate(document.bytes_per_s);
     let mut parts = if counts.bytes > 0 && counts.bytes == counts.resumed_bytes {
-        vec![format!("nothing to copy, checked in {time}")]
+        vec![format!("nothing to copy; the check took {time}")]
     } else {
         vec![format!("{what}{size} in {time}: {rate}")]
     };
@@ -115,7 +112,6 @@ pub(super) fn summary(document: &CopyDocument) -> String {
     parts.join("; ")
 }
 
-/// Formats the result of a dry run (`--plan`) as one line for the terminal.
 pub(super) fn plan_summary(counts: &Counts) -> String {
     let (files, size) = (units::counted(counts.files, "file"), units::size(counts.bytes));
     format!("would copy {files}, {size}; nothing was done")

@@ -14,15 +14,15 @@ use crate::journal;
 /// Options of `halfpower copy`.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// Files, directories or block devices (- for standard input). The last path is the
-    /// destination, unless `target_directory` is set.
+    /// The sources, followed by the destination. If `target_directory` is set, all paths are
+    /// sources. A source `-` is standard input.
     pub paths: Vec<PathBuf>,
     /// Directory to copy into; None if the last path is the destination.
     pub target_directory: Option<PathBuf>,
-    /// Whether the destination is always the path of the copy itself, never a directory to copy
-    /// into.
+    /// Whether to copy to the path of the destination even if it is a directory. Otherwise the
+    /// source is copied into an existing directory.
     pub no_target_directory: bool,
-    /// Which metadata the copies keep from their sources.
+    /// The file attributes that copies keep, such as owner and times.
     pub keep: Keep,
     /// How symbolic links are copied.
     pub links: Links,
@@ -30,21 +30,21 @@ pub struct CopyOptions {
     pub sparse: bool,
     /// Whether to skip directories that are on another file system than the source.
     pub one_file_system: bool,
-    /// Patterns that decide which entries of directory trees are copied, in order. The flag of a
-    /// pattern is true if the pattern includes entries and false if it excludes entries.
+    /// Patterns in the order of the command line. Entries of directory trees that match a pattern
+    /// are included (true) or excluded (false).
     pub patterns: Vec<(bool, String)>,
     /// What to do if the destination of an entry already exists.
     pub existing: Existing,
-    /// Whether to delete entries of the destination that do not exist in the source, if `consent`
-    /// allows that.
+    /// Whether to delete entries of the destination that the source does not have. `consent` must
+    /// allow this.
     pub delete: bool,
     /// Whether to replace files even if their owner cannot be kept.
     pub force: bool,
-    /// Whether to read the copy back from its device and compare checksums.
+    /// Whether to read each copy back from its device and compare its checksum with the source's.
     pub verify: bool,
-    /// Whether to resume an interrupted copy and make this copy resumable.
+    /// Whether to resume an interrupted copy. If this copy is interrupted, it can be resumed too.
     pub resume: bool,
-    /// Whether a directory tree becomes visible only when it is complete.
+    /// Whether a directory tree gets its final name only when it is complete.
     pub all_or_nothing: bool,
     /// Whether to flush the copy to its device.
     pub sync: bool,
@@ -52,15 +52,16 @@ pub struct CopyOptions {
     pub consent: Consent,
     /// Rate limit (bytes per second); None: no limit.
     pub limit_rate: Option<f64>,
-    /// Whether to copy through the page cache and leave the copied data in it.
+    /// Whether to copy through the page cache and keep the copied data cached afterwards.
     pub cached: bool,
-    /// Request size (bytes). None: the tuned size or, if there is none, a default for the kind of
-    /// storage.
+    /// Request size (bytes). None: the size that an earlier tuning found or, without tuning, a
+    /// default for the kind of storage.
     pub request_bytes: Option<u64>,
-    /// Number of requests in flight for the source, and also for the destination. None: the tuned
-    /// number or, if there is none, a default for the kind of storage.
+    /// Number of reads in flight from the source, and of writes in flight to the destination.
+    /// None: the number that an earlier tuning found or, without tuning, a default for the kind of
+    /// storage.
     pub depth: Option<u32>,
-    /// Name of the I/O engine; None or auto: the best available I/O engine.
+    /// Name of the I/O engine. None or "auto": the best available I/O engine.
     pub engine: Option<String>,
     /// Number of files of a directory tree that are copied concurrently.
     pub threads: u32,
@@ -75,7 +76,8 @@ pub struct CopyOptions {
 }
 
 impl CopyOptions {
-    /// Returns the settings of a session that may replace nothing and reports no events.
+    /// Converts the options to settings of `filecopy`. The caller must add `may_replace` and
+    /// `listener`; their defaults replace no file and report no events.
     ///
     /// # Errors
     /// A pattern, the request size or the I/O engine is invalid.
@@ -104,7 +106,7 @@ impl CopyOptions {
         })
     }
 
-    /// Returns the options for moving the data of large files.
+    /// Converts the options to options of `seqio`, which copies the data of large files.
     fn streams(&self) -> Outcome<Options> {
         let cache = if self.cached { Cache::Buffered } else { Cache::Auto };
         let mut options = Options::new().cache(cache).keep_holes(self.sparse);

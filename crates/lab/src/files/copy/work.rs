@@ -1,5 +1,5 @@
-//! Decides how each source of `halfpower copy` is copied to its destination, and refuses copies
-//! that are impossible or not allowed.
+//! Decides how `halfpower copy` copies each source, and refuses copies that are impossible or not
+//! allowed.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -131,8 +131,7 @@ pub fn resolve(options: &CopyOptions, from: &Path, to: &Path, many: bool) -> Out
     Ok(Work::Entry { from, to })
 }
 
-/// Refuses a destination that is a symbolic link of another user, because such a link may point
-/// anywhere.
+/// Refuses a destination that is another user's symbolic link, because it may point anywhere.
 fn check_link(to: &Path) -> Outcome<()> {
     if filecopy::is_foreign_link(to) {
         return Err(Failure::refused(format!(
@@ -147,14 +146,14 @@ fn destination(path: &Path) -> Destination {
     Destination { path: path.to_path_buf() }
 }
 
-/// Returns true if a source specifies the content of a directory, as in `DIR/.`.
+/// Returns true if a source is a path such as `DIR/.`, which specifies the content of a directory.
 fn holds_contents(from: &Path) -> bool {
     let text = from.as_os_str().as_encoded_bytes();
     text == b"." || text.ends_with(b"/.") || text.ends_with(b"/./")
 }
 
-/// Returns true if an earlier copy of the same source created the directory `to`. In this case the
-/// copy is repeated in `to` itself and not in a subdirectory.
+/// Returns true if an earlier copy of the same source created the directory `to`. The repeated copy
+/// then updates `to` and does not create a subdirectory in `to`.
 fn was_made_from(from: &Path, to: &Path) -> bool {
     journal::copies_folder().is_some_and(|folder| filecopy::is_copy_of(&folder, from, to))
 }
@@ -163,7 +162,7 @@ fn is_same(one: &fs::Metadata, other: &fs::Metadata) -> bool {
     (one.dev(), one.ino()) == (other.dev(), other.ino())
 }
 
-/// Returns true if a path is a named pipe or a character device, which cannot be read at an offset.
+/// Returns true if a path is a named pipe or a character device. These can only be read in order.
 pub fn is_stream(path: &Path) -> bool {
     fs::metadata(path).is_ok_and(|found| {
         let kind = found.file_type();
@@ -171,7 +170,8 @@ pub fn is_stream(path: &Path) -> bool {
     })
 }
 
-/// Reads the metadata of a source. With --archive, a symbolic link is not followed.
+/// Reads the metadata of a source. If --archive copies symbolic links as links, the metadata of the
+/// link is read.
 fn metadata_of(options: &CopyOptions, path: &Path) -> Outcome<fs::Metadata> {
     let is_itself = options.keep == Keep::All && options.links == Links::Keep;
     let found = if is_itself { fs::symlink_metadata(path) } else { fs::metadata(path) };
@@ -187,7 +187,7 @@ fn metadata_of(options: &CopyOptions, path: &Path) -> Outcome<fs::Metadata> {
     })
 }
 
-/// Returns the name that a source gets within a destination directory.
+/// Returns the name of the copy of a source in a destination directory.
 fn name_of(path: &Path) -> Outcome<std::ffi::OsString> {
     let own = path.file_name().map(ToOwned::to_owned);
     own.or_else(|| Some(path.canonicalize().ok()?.file_name()?.to_owned())).ok_or_else(|| {
@@ -217,7 +217,7 @@ fn to_output(options: &CopyOptions, from: &Path, many: bool) -> Outcome<Work> {
     Ok(Work::Output { from: from.to_path_buf() })
 }
 
-/// Plans the copy of any source to a block device. Fails unless the user allowed destroying the
+/// Opens the block device that a source is copied to. Fails unless the user allowed destroying the
 /// data on the device.
 fn to_device(
     options: &CopyOptions,
@@ -258,8 +258,8 @@ fn to_device(
             )));
         }
     }
-    // The device is opened for writing only after all checks. It is then checked again, because it
-    // may have changed in between.
+    // The device is opened for writing only after all checks. The check for permission is repeated,
+    // because the path may now lead to another device.
     let target = Box::new(HostTarget::open(to, !options.plan, Caching::Buffered)?);
     let permit = guard::check_writable(&target, to, &options.consent)?;
     let (from, name) = (from.to_path_buf(), to.to_path_buf());

@@ -1,8 +1,9 @@
 //! Tracks the open files of traced processes: the file that a descriptor refers to, and the
 //! position in this file.
 //!
-//! As in the kernel, descriptors that were duplicated or inherited share the position of one open
-//! file (open(2), "open file description"), and threads share the table of their process.
+//! As in the kernel, duplicated and inherited descriptors refer to the same open file and share its
+//! position (open(2), "open file description"). Threads share the descriptor table of their
+//! process.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,11 +18,11 @@ const DESCRIPTORS_MOST: usize = 1 << 16;
 /// Maximum number of threads that are tracked at the same time.
 const THREADS_MOST: usize = 1 << 16;
 
-/// Maximum number of descriptors that are copied for new processes, over the whole trace. After
-/// that, new processes share the table of their parent.
+/// Maximum number of descriptors that are copied to new processes in a whole trace. Beyond this
+/// limit, a new process shares the table of its parent.
 const COPIES_MOST: usize = 1 << 22;
 
-/// An open file (open file description).
+/// An open file description, see open(2).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OpenFile {
     pub file: FileId,
@@ -47,8 +48,8 @@ struct Task {
 #[derive(Default)]
 pub(crate) struct Descriptors {
     tasks: HashMap<u32, Task>,
-    /// The table of the first thread. Threads whose creation the trace does not show use this table
-    /// too.
+    /// The descriptor table of the first thread, and of every thread whose creation is not in the
+    /// trace.
     first: Option<Table>,
     copied: usize,
 }
@@ -65,7 +66,8 @@ impl Descriptors {
         table
     }
 
-    /// Returns the process of a thread. If the trace does not show the process, returns the thread.
+    /// Returns the process id of a thread. If the trace does not show the process, returns the
+    /// thread id.
     pub(crate) fn process(&self, thread: u32) -> u32 {
         self.tasks.get(&thread).map_or(thread, |task| task.process)
     }
@@ -89,7 +91,9 @@ impl Descriptors {
         self.table(thread).borrow_mut().remove(&descriptor);
     }
 
-    /// Adds a new thread `child`, which shares the table of its parent or gets a copy.
+    /// Adds the new thread or process `child`. If `shares` is true, `child` uses the descriptor
+    /// table of `parent`, otherwise a copy. `is_thread` tells whether `child` belongs to the
+    /// process of `parent`.
     pub(crate) fn begin(&mut self, parent: u32, child: u32, shares: bool, is_thread: bool) {
         let table = self.table(parent);
         let process = if is_thread { self.process(parent) } else { child };

@@ -1,4 +1,5 @@
-//! Parses lines of strace: the thread, the time, and the call with its arguments and its result.
+//! Parses a line of strace output into the thread, the time, and the call with its arguments and
+//! result.
 
 use crate::import::lines::seconds_ns;
 
@@ -63,8 +64,8 @@ fn said(text: &str) -> Option<Said<'_>> {
     if name.is_empty() || !name.chars().all(of_name) {
         return None;
     }
-    // Without -o, a message about a new thread can be printed within the line of a call. The call
-    // is then unfinished.
+    // Without `-o`, strace can print "strace: Process N attached" in the middle of the line of a
+    // call. The call is then unfinished.
     let attached = rest.find("strace: Process ").filter(|_| rest.ends_with(" attached"));
     match rest.strip_suffix(UNFINISHED).or_else(|| attached.map(|at| &rest[..at])) {
         Some(begun) => Some(Said::Unfinished(name, begun)),
@@ -78,12 +79,12 @@ pub(crate) struct Parts<'a> {
     pub arguments: Vec<&'a str>,
     /// None if the call did not return.
     pub result: Option<i64>,
-    /// Name of the descriptor that the call returned. None without `-y`.
+    /// What `-y` prints for the returned descriptor, such as a path. None without `-y`.
     pub returned: Option<&'a str>,
     pub latency_ns: Option<u64>,
 }
 
-/// Splits the text after the opening parenthesis of a call.
+/// Splits the text after the opening parenthesis of a call into arguments, result and latency.
 pub(crate) fn parts(text: &str) -> Option<Parts<'_>> {
     let mut arguments = Vec::new();
     let bytes = text.as_bytes();
@@ -125,8 +126,8 @@ pub(crate) fn parts(text: &str) -> Option<Parts<'_>> {
     Some(Parts { arguments, result, returned, latency_ns })
 }
 
-/// Finds the `>` that ends the name of a descriptor. Names of sockets also contain `->` in
-/// brackets.
+/// Finds the `>` after the name of a descriptor. In the name of a socket, such as
+/// `TCP:[::1:80->::1:90]`, the `>` in brackets does not count.
 fn name_end(bytes: &[u8]) -> Option<usize> {
     let mut brackets = 0_u32;
     for (at, byte) in bytes.iter().enumerate() {
@@ -168,7 +169,7 @@ pub(crate) fn descriptor(argument: &str) -> Option<(i32, Option<&str>)> {
     Some((number.trim().parse().ok()?, name))
 }
 
-/// Parses a text in quotes, such as a path, and resolves its escape sequences.
+/// Parses a quoted string, such as a path, and resolves its escape sequences.
 pub(crate) fn quoted(argument: &str) -> Option<String> {
     let inner = argument.trim().trim_end_matches('.').strip_prefix('"')?.strip_suffix('"')?;
     let mut bytes = Vec::with_capacity(inner.len());
@@ -200,8 +201,8 @@ pub(crate) fn quoted(argument: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the number of an error by its name (errno(3), with the numbers of Linux on most
-/// machines). Returns the number of EIO for unknown names.
+/// Returns the error number for a name such as `ENOENT` (errno(3)). The numbers are those of Linux
+/// on most architectures. Unknown names count as EIO.
 fn error_number(name: &str) -> i64 {
     const UNKNOWN: i64 = 5;
     let name = if name == "EWOULDBLOCK" { "EAGAIN" } else { name };
@@ -209,7 +210,7 @@ fn error_number(name: &str) -> i64 {
     at.map_or(UNKNOWN, |at| at as i64 + 1)
 }
 
-/// Names of the errors, in the order of their numbers, which start at 1. Unused numbers have `-`.
+/// Error names in the order of their numbers, which start at 1. `-` marks an unused number.
 const ERRORS: &str = "\
     EPERM ENOENT ESRCH EINTR EIO ENXIO E2BIG ENOEXEC EBADF ECHILD EAGAIN ENOMEM EACCES EFAULT \
     ENOTBLK EBUSY EEXIST EXDEV ENODEV ENOTDIR EISDIR EINVAL ENFILE EMFILE ENOTTY ETXTBSY EFBIG \

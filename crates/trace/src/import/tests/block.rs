@@ -1,4 +1,5 @@
-//! Imports events of the block layer, as text of blkparse and as binary files of blktrace.
+//! Imports events of the block layer from the text output of blkparse and from the binary files of
+//! blktrace.
 
 use super::*;
 
@@ -83,7 +84,7 @@ fn a_line_that_is_no_event_is_refused() {
     assert_eq!(detect(Path::new("x"), TEXT.as_bytes()).unwrap(), Format::Blkparse);
 }
 
-/// Returns a record of blktrace.
+/// Encodes a blktrace record.
 fn record(
     big_endian: bool,
     at_ns: u64,
@@ -107,7 +108,8 @@ fn record(
 const READ: u32 = 1 << 16;
 const WRITE: u32 = 1 << 17;
 
-/// Returns the files of two CPUs. Each request is issued on one CPU and completed on the other.
+/// Returns the blktrace files of two CPUs. Each request is issued on one CPU and completed on the
+/// other.
 fn files(big: bool) -> [Vec<u8>; 2] {
     let word = |n: u32| if big { n.to_be_bytes() } else { n.to_le_bytes() };
     let time = [word(1_700_000_000), word(500)].concat();

@@ -1,4 +1,5 @@
-//! Imports output of strace and checks the requests. Many offsets are derived from earlier calls.
+//! Imports strace output and checks the resulting requests, including offsets that are derived from
+//! earlier calls.
 
 use super::*;
 use crate::testing::skip;

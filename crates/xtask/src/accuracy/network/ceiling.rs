@@ -1,9 +1,9 @@
 //! Tests the throughput: sequential reads over a link with a known rate.
 //!
 //! The server and the program run in network namespaces joined by a rate-limited link. Reads of
-//! 1 MiB are measured at several depths. The fastest depth must reach the payload rate of the link,
-//! which follows from the size of the frames. A plain TCP transfer over the same link checks the
-//! payload rate.
+//! 1 MiB are measured at several queue depths. At the fastest depth, the throughput must reach the
+//! payload rate of the link, which is the link rate without the frame headers. A plain TCP transfer
+//! over the same link confirms this rate.
 
 use super::link::{Link, goodput};
 use super::{Campaign, Found, Row, number};
@@ -19,10 +19,10 @@ const BAR: f64 = 0.05;
 const PLAIN_BAR: f64 = 0.02;
 /// Maximum number of rounds. Few rounds are enough, because the link's rate does not vary.
 const ROUNDS: u32 = 5;
-/// Queue depths that are measured. The fastest depth counts.
+/// Queue depths to measure. The result of a case is the throughput at the fastest depth.
 const DEPTHS: [&str; 3] = ["--iodepth=1", "--iodepth=4", "--iodepth=16"];
 
-/// Measures all selected cases (MB/s).
+/// Measures all selected cases. The values are in MB/s.
 ///
 /// # Errors
 /// Only an interrupt is an error. Failed cases are returned as rows.
@@ -52,8 +52,8 @@ pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns the rate at the depth with the highest median. `rates` has the rates of all depths for
-/// each round.
+/// Returns the rate at the depth with the highest median rate. Each entry of `rates` contains the
+/// rates of one round at all depths.
 fn fastest(rates: &[Vec<f64>]) -> Estimate {
     let at = |depth: usize| -> Vec<f64> { rates.iter().map(|round| round[depth]).collect() };
     let best = (0..rates[0].len())

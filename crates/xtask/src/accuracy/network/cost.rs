@@ -1,7 +1,8 @@
-//! Runs `halfpower study network` on the servers of the loopback interface and on a local file.
-//! Formats the CPU cost of each path like Table 11 of Chung et al. 2000.
+//! Runs `halfpower study network` on one server of each protocol and on a local file, all on this
+//! machine. Formats the CPU cost of each path like Table 11 of Chung et al. 2000.
 //!
-//! The program computes the costs and their intervals. They are read from its JSON document.
+//! The study computes the costs and their confidence intervals. This module reads them from the
+//! JSON output of the study.
 
 use super::Campaign;
 use crate::faults::place::Place;
@@ -40,8 +41,9 @@ pub fn table(campaign: &Campaign<'_>) -> Result<String> {
         .collect();
     paths.push((local, "local file, direct".to_owned()));
     let document = study(&campaign.context.place()?, &paths)?;
-    let readings =
-        document["studies"][0]["readings"].as_array().context("study network has no readings")?;
+    let readings = document["studies"][0]["readings"]
+        .as_array()
+        .context("the JSON of `study network` has no `readings`")?;
     let mut text =
         "| path | operation | fixed CPU time per request | CPU time per KiB | CPU time with \
          interrupts and the server |\n|---|---|---|---|---|\n"
@@ -61,11 +63,12 @@ pub fn table(campaign: &Campaign<'_>) -> Result<String> {
             writeln!(text, "| {name} | {operation} | {charged} | {all} |")?;
         }
     }
-    ensure!(fitted > 0, "study network reports no cost for any path");
+    ensure!(fitted > 0, "`study network` reports no cost for any path");
     Ok(text + &skipped)
 }
 
-/// Returns the protocol features that client and server of a path negotiated, in brackets.
+/// Returns the protocol features that the client and the server negotiated, in parentheses. Empty
+/// if the study lists no features.
 fn features(document: &Value, target: &str) -> String {
     let targets = document["targets"].as_array().into_iter().flatten();
     let network = targets.filter(|described| described["name"] == target);
@@ -91,18 +94,18 @@ fn study(place: &Place<'_>, paths: &[(String, String)]) -> Result<Value> {
     Ok(document)
 }
 
-/// The CPU cost of a path, with intervals.
+/// The CPU cost of an operation. Each text contains a value and its confidence interval.
 #[derive(Debug, PartialEq)]
 struct Cost {
-    /// Fixed part of the CPU time of a request, which does not depend on the size.
+    /// CPU time per request, without the part that grows with the request size.
     fixed: String,
-    /// CPU time per KiB.
+    /// Additional CPU time per KiB of the request.
     marginal: String,
 }
 
-/// Returns the cost of an operation on a path, from the readings of the study. `bound` is "lower"
-/// for the CPU time that is charged to the process, or "upper" for the CPU time with interrupts and
-/// a server on this machine. None if the study has no such reading, because no line fits.
+/// Finds the cost of an operation on a path in the readings of the study. The bound "lower" is the
+/// CPU time charged to the process. The bound "upper" also includes interrupts and the server on
+/// this machine. None if the study did not report this cost.
 fn cost(readings: &[Value], target: &str, operation: &str, bound: &str) -> Option<Cost> {
     let reading = |quantity: &str, interval: &str| {
         let is_it = |reading: &&Value| {
@@ -121,7 +124,7 @@ fn cost(readings: &[Value], target: &str, operation: &str, bound: &str) -> Optio
     Some(Cost { fixed: words("fixed")?, marginal: words("marginal")? })
 }
 
-/// Formats a time with three significant digits. A negative bound of an interval becomes zero.
+/// Formats a time with three significant digits. Negative times are shown as zero.
 fn time(ns: f64) -> String {
     let (value, unit) = if ns < 999.5 { (ns.max(0.0), "ns") } else { (ns / 1e3, "us") };
     let digits = if value < 9.995 { 2 } else { usize::from(value < 99.95) };

@@ -1,13 +1,12 @@
-//! Tests the latency: the latency of a path with a known delay, minus the latency of the same path
-//! without the delay, must equal the delay.
+//! Tests the latency: if a known delay is added to a path, the measured latency must grow by this
+//! delay.
 //!
-//! nbdkit's delay filter delays each request. In front of the servers of NFS, SMB and iSCSI, a
-//! proxy delays all bytes in both directions. The baseline is the same path with a delay of zero.
-//! The path with the delay and the baseline are measured in turns.
+//! For NBD, nbdkit's delay filter delays each request. For NFS, SMB and iSCSI, a proxy in front of
+//! the server delays all bytes in both directions. Runs with and without the delay alternate.
 //!
-//! A thread wakes up some time after its delay is over, so every client sees a little more than the
-//! delay. fio, which also has an NBD client, measures nbdkit's filter in the same turns. If fio
-//! sees the same excess, the server causes the excess.
+//! A waiting thread wakes up slightly late, so every client measures a little more than the delay.
+//! For NBD, fio measures the same delay for comparison. If fio measures the same excess, the server
+//! causes the excess.
 
 use super::proxy::Proxy;
 use super::{Campaign, Found, Row, number};
@@ -19,13 +18,13 @@ use serde_json::Value;
 use std::process::Command;
 use std::time::Duration;
 
-/// Maximum relative error of an added latency.
+/// Maximum relative error of the measured delay.
 const BAR: f64 = 0.05;
-/// Delays of nbdkit's filter (ms).
+/// Delays that nbdkit's filter adds to each request (ms).
 const FILTER_MS: [u64; 3] = [1, 5, 20];
-/// Delays of the proxy in each direction (ms).
+/// Delays that the proxy adds in each direction (ms).
 const PROXY_MS: [u64; 2] = [2, 10];
-/// The loads, each with its name and its value of `--rw`.
+/// Workloads: the name in the table, and the value of `--rw`.
 const LOADS: [(&str, &str); 2] = [("reads", "randread"), ("writes", "randwrite")];
 
 /// Measures all selected cases.
@@ -36,7 +35,7 @@ pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let has_fio = fio_speaks_nbd();
     for ms in FILTER_MS {
-        let name = |load: &str| format!("NBD, filter of {ms} ms, {load}");
+        let name = |load: &str| format!("NBD, filter delay of {ms} ms, {load}");
         let measure = |rw: &str, name: &str| {
             let parameters = format!("rdelay={ms}ms wdelay={ms}ms");
             let start = |filters| campaign.server(Protocol::Nbd, LOOPBACK, filters);
@@ -57,7 +56,7 @@ pub fn rows(campaign: &Campaign<'_>) -> Result<Vec<Row>> {
     for protocol in [Protocol::Nfs, Protocol::Smb, Protocol::Iscsi] {
         for ms in PROXY_MS {
             let name =
-                |load: &str| format!("{}, proxy of {ms} ms each way, {load}", protocol.name());
+                |load: &str| format!("{}, proxy delay {ms} ms each way, {load}", protocol.name());
             let measure = |rw: &str, name: &str| {
                 let server = campaign.server(protocol, LOOPBACK, ["", ""])?;
                 let proxy = Proxy::to(server.port)?;
@@ -82,7 +81,7 @@ enum Tool {
     Fio,
 }
 
-/// Measures the differences between the latencies with and without a delay, one for each round.
+/// Measures in each round by how much the delay increases the latency.
 fn added(
     campaign: &Campaign<'_>,
     name: &str,
@@ -111,7 +110,7 @@ fn p50_ms(campaign: &Campaign<'_>, url: &str, rw: &str) -> Result<f64> {
     Ok(number(&document["trials"][0]["latency_ns"], "p50")? / 1e6)
 }
 
-/// Returns true if fio is installed with its engine for NBD.
+/// Returns true if fio is installed and has the I/O engine `nbd`.
 fn fio_speaks_nbd() -> bool {
     let output = Command::new("fio").arg("--enghelp").output();
     output.is_ok_and(|output| {
@@ -132,7 +131,8 @@ fn fio_p50_ms(campaign: &Campaign<'_>, url: &str, rw: &str) -> Result<f64> {
     fio_median_ms(&ended.stdout)
 }
 
-/// Parses fio's JSON and returns the median latency of the direction that has requests (ms).
+/// Parses fio's JSON and returns the median latency of the reads, or of the writes if there were no
+/// reads (ms).
 fn fio_median_ms(text: &str) -> Result<f64> {
     let begin = text.find('{').context("fio printed no JSON")?;
     let document: Value = serde_json::from_str(&text[begin..])?;

@@ -1,4 +1,5 @@
-//! Two network namespaces joined by a veth pair whose server side sends at a limited rate.
+//! Creates two network namespaces, one for the client and one for the server, joined by a veth
+//! pair. The rate from the server to the client is limited.
 //!
 //! The kernel's token bucket filter (TBF, tc-tbf(8)) limits the rate of Ethernet frames. It counts
 //! the headers of a frame, but not the preamble and the checksum. A plain TCP transfer by this
@@ -18,31 +19,32 @@ use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
 
-/// Rate limit of the server's side (bits/s of Ethernet frames).
+/// Rate limit from the server to the client (bits/s), including Ethernet headers.
 const RATE_BITS: u64 = 200_000_000;
-/// Size of the token bucket (bytes). The bucket holds the tokens of 5 ms, so that a late timer
-/// loses no tokens. A full bucket makes a transfer of 2 s at most 0.3% faster.
+/// Size of the token bucket (bytes). The bucket holds the tokens of 5 ms, so that no tokens are
+/// lost if a timer fires late. If the bucket is full at the start, a transfer of 2 s is at most
+/// 0.3% faster.
 const BURST_BYTES: u64 = 128 << 10;
-/// Maximum number of bytes that wait in the filter. TCP limits its own queue to less, so no frame
-/// is dropped.
+/// Maximum size of the filter's queue (bytes). TCP never queues this much, so no frame is dropped.
 const QUEUE_BYTES: u64 = 8 << 20;
 /// Size of a full frame (bytes): the Ethernet header (14) and the MTU.
 const FRAME_BYTES: f64 = 1514.0;
-/// Payload of a full frame (bytes): the MTU without the headers of IPv4 (20) and TCP with
-/// timestamps (32, RFC 9293 section 3.1 and RFC 7323 section 3).
+/// Payload of a full frame (bytes): the MTU (1500) minus the IPv4 header (20) and the TCP header
+/// with timestamps (32, RFC 9293 section 3.1 and RFC 7323 section 3).
 const PAYLOAD_BYTES: f64 = 1448.0;
 /// Duration of the plain TCP transfer.
 const TRANSFER: Duration = Duration::from_secs(2);
-/// Addresses of both sides, from the address block for benchmarks (RFC 2544 section C.2.2).
+/// Client address and server address, from the block reserved for benchmarks (RFC 2544 section
+/// C.2.2).
 const CLIENT: &str = "198.18.0.1";
 const SERVER: &str = "198.18.0.2";
 
-/// Returns the payload rate that the link carries (bytes/s).
+/// Returns the maximum payload rate of the link (bytes/s).
 pub fn goodput() -> f64 {
     RATE_BITS as f64 / 8.0 * PAYLOAD_BYTES / FRAME_BYTES
 }
 
-/// The two namespaces and the link between them, which are removed on drop.
+/// Two network namespaces and the link between them. Dropping the value removes them.
 pub struct Link {
     client: String,
     server: String,
@@ -52,7 +54,8 @@ impl Link {
     /// Creates the namespaces and the link.
     ///
     /// # Errors
-    /// `Missing` without root, without `ip` or `tc`, or if the kernel refuses.
+    /// `Missing` if this process does not run as root, if `ip` or `tc` is not installed, or if one
+    /// of their commands fails.
     pub fn new() -> Result<Link> {
         if !geteuid().is_root() {
             bail!(Missing("network namespaces need root".to_owned()));
@@ -79,12 +82,12 @@ impl Link {
         Ok(link)
     }
 
-    /// Returns the address and the namespace in which servers run.
+    /// Returns the address on which servers listen and the namespace in which they run.
     pub fn site(&self) -> Site<'_> {
         Site { host: SERVER, namespace: Some(&self.server) }
     }
 
-    /// Returns the words that precede a command so that it runs on the client's side.
+    /// Returns the command prefix that runs a program in the client's namespace.
     pub fn enter(&self) -> [&str; 4] {
         ["ip", "netns", "exec", &self.client]
     }
@@ -110,7 +113,7 @@ impl Link {
         });
         let receive = move || -> Result<f64> {
             enter(&client)?;
-            let port = port.recv().context("the server's side of the transfer does not listen")?;
+            let port = port.recv().context("the test server did not open its port")?;
             let mut connection = TcpStream::connect((SERVER, port)).context("cannot connect")?;
             connection.set_read_timeout(Some(TRANSFER))?;
             let (mut buffer, mut bytes) = (vec![0; 256 << 10], 0);
@@ -127,8 +130,8 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // Removing the namespaces also removes the pair of interfaces. The error for a namespace
-        // that was never created is ignored.
+        // Removing the namespaces also removes the veth pair. An error is ignored, because a
+        // namespace may not have been created.
         for name in [&self.client, &self.server] {
             let _ = configure(&format!("ip netns del {name}"));
         }

@@ -1,7 +1,7 @@
-//! A TCP proxy that delays all bytes by a known time, in each direction.
+//! A TCP proxy that delays all bytes in both directions by a known time.
 //!
-//! A reader records when each chunk of bytes arrives, and a writer forwards the chunk when its
-//! delay is over. Several chunks can wait at the same time, so the delay does not reduce the
+//! A reader thread records when each chunk of bytes arrives, and a writer thread forwards the chunk
+//! after the delay. Several chunks can wait at the same time, so the delay does not reduce the
 //! throughput.
 
 use crate::bench::clock::Stopwatch;
@@ -27,8 +27,8 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy that forwards connections to a port of the loopback interface, at first
-    /// without delay.
+    /// Starts a proxy that forwards connections to the port `server` of the loopback interface. The
+    /// initial delay is zero.
     ///
     /// # Errors
     /// If the proxy cannot listen on a port.
@@ -79,7 +79,7 @@ fn connect(client: TcpStream, server: u16, delay_ns: &Arc<AtomicU64>) -> std::io
     Ok(())
 }
 
-/// The time at which a chunk is forwarded (since the start of the connection), and its bytes.
+/// A chunk of bytes, and the time since the start of the connection at which it is forwarded.
 type Chunk = (Duration, Vec<u8>);
 
 fn read(mut from: TcpStream, watch: Stopwatch, delay_ns: &AtomicU64, sender: &Sender<Chunk>) {

@@ -1,5 +1,6 @@
-//! Cases that gain nothing from queue depth: random reads, small hot files, pipes, files in memory,
-//! checksums. In these cases, seqio may be at most 5% slower than the tool that it replaces.
+//! Cases in which a higher queue depth does not help: random reads, small files in the page cache,
+//! pipes, files in memory, and checksums. In these cases, seqio may be at most 5% slower than the
+//! tool that it replaces.
 
 use super::{Lab, Side, Tool};
 use crate::bench::host;
@@ -57,7 +58,7 @@ impl Lab {
         let mut rivals = vec![into_pipe("cat | cat", "cat")];
         match host::on_path("pv") {
             Some(_) => rivals.push(into_pipe("pv -q | cat", "pv -q")),
-            None => self.skipped.push("pipe, pv is missing: install the package `pv`".to_string()),
+            None => self.skipped.push("pipe with pv: install the package `pv`".to_string()),
         }
         for rival in rivals {
             let tools = [rival, ours.clone()];
@@ -103,8 +104,8 @@ impl Lab {
         self.compare_with_replaced("checksum", "hot", &tools, &data, Before::AsItIs)
     }
 
-    /// Adds a row with the ratio of the duration of seqio (`tools[1]`) to that of the replaced tool
-    /// (`tools[0]`).
+    /// Adds a row with the duration of seqio (`tools[1]`) divided by the duration of the replaced
+    /// tool (`tools[0]`).
     fn compare_with_replaced(
         &mut self,
         case: &'static str,
@@ -128,7 +129,7 @@ impl Lab {
     }
 }
 
-/// Returns why two files of this size do not fit into memory. None if they fit.
+/// Returns the reason why two files of this size do not fit into memory. None if they fit.
 fn no_memory(bytes: u64) -> Option<String> {
     let free = available_memory().unwrap_or(0);
     (free < 3 * bytes).then(|| format!("only {free} bytes of RAM are free; use a smaller --size"))
@@ -156,7 +157,7 @@ impl Drop for Tmpfs<'_> {
     }
 }
 
-/// Returns the amount of available memory (bytes), as described in proc_meminfo(5).
+/// Returns the available memory (bytes): `MemAvailable` of proc_meminfo(5).
 fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;

@@ -43,7 +43,7 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "thin",
         fault: "a thin-provisioned device that runs out of space",
-        made: "a loop device is written; its sparse image is larger than the ext4 that contains it",
+        made: "a run writes to a loop device whose sparse image is larger than its file system",
         must: "exit 1; the message states offset and cause; the run is stored as failed",
         run: thin,
     },

@@ -73,7 +73,7 @@ pub const CLASSES: &[Class] = &[
 /// Commands that are killed, and the maximum delay before each kill.
 struct Victims {
     lines: &'static [&'static str],
-    /// Upper limit of the random delay between the creation of the first file and the kill (ms).
+    /// Maximum delay between the creation of the first file and the kill (ms). The delay is random.
     within_ms: u64,
 }
 
@@ -164,7 +164,7 @@ fn database_is_intact(place: &Place<'_>, acknowledged: u64) -> Check {
     if !db.exists() {
         return Ok(());
     }
-    // If sqlite3 is not installed, the integrity check is left out.
+    // Without sqlite3, the integrity check is skipped.
     let checked = system(&["sqlite3", &db.display().to_string(), "PRAGMA integrity_check"]);
     let said = match checked {
         Err(error) if error.to_string().starts_with("needs") => "ok".to_string(),
@@ -180,7 +180,7 @@ fn next_run_marks_it(place: &Place<'_>) -> Check {
     next.map_err(|error| error.to_string())?.ends_with(0)?;
     let after = place.runs("halfpower.db")?;
     ensure(after.len() == before.len() + 1, || {
-        format!("`runs list` lists {} runs after one more run", after.len())
+        format!("one more run must add one run to `runs list`, which now lists {}", after.len())
     })?;
     let states: Vec<&str> = after.iter().map(|run| run.state.as_str()).collect();
     let marked = states.first() == Some(&"finished")
@@ -214,7 +214,7 @@ fn kills_with_settings(context: &Context) -> Result<Tally> {
     let mut tally = Tally::default();
     let place = context.place()?;
     if place.run("restore --help")?.code != Some(0) {
-        bail!(Missing("this program has no `restore`".to_string()));
+        bail!(Missing("this program has no subcommand `restore`".to_string()));
     }
     for number in 0..if context.quick { 2 } else { 10 } {
         let (place, device) = (context.place()?, LoopDevice::new(context, 8 * MIB)?);
@@ -238,7 +238,7 @@ fn kills_with_settings(context: &Context) -> Result<Tally> {
         tally.kept(
             &what,
             ensure(read() == before, || {
-                format!("the setting was {before} before and is {} after `restore`", read())
+                format!("the setting was {before} before the run and {} after `restore`", read())
             }),
         );
         tally.kept(&what, place.run("restore")?.ends_with(0));

@@ -1,4 +1,5 @@
-//! Fault classes of resource limits of the process (`ulimit`): memory, open files and file sizes.
+//! Fault classes in which `ulimit` limits the memory, the open files or the file size of the
+//! process.
 
 use super::Class;
 use crate::faults::place::{Context, ENGINES, Place};

@@ -13,7 +13,7 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "full",
         fault: "a full file system",
-        made: "a sparse file is written that is larger than its ext4 (on a loop device)",
+        made: "a run writes to a sparse file that is larger than its file system (ext4)",
         must: "exit 1; the message states cause and remedy; the run is stored as failed",
         run: full,
     },
@@ -122,7 +122,7 @@ fn database_fills_up(context: &Context) -> Result<Tally> {
             again.map_err(|error| error.to_string())?.ends_with(0)?;
             let before: u64 = place.runs(&db)?.iter().map(|run| run.trials).sum();
             ensure(before > seen, || {
-                format!("one more run changed the number of trials from {seen} to {before}")
+                format!("the database had {seen} trials, and {before} after one more run")
             })
         };
         tally.kept(&line, kept());
@@ -137,7 +137,7 @@ fn invalid_databases(place: &Place<'_>) -> Result<Vec<(String, Vec<u8>)>> {
     let mut foreign = b"SQLite format 3\0".to_vec();
     foreign.resize(8192, 0);
     let mut newer = good.clone();
-    // Bytes 60 to 63 of an SQLite file are the value of PRAGMA user_version.
+    // Bytes 60 to 63 of an SQLite file are the user_version, which is the schema version.
     newer[60..64].copy_from_slice(&99_u32.to_be_bytes());
     let mut files = vec![
         ("text".to_string(), b"dear diary".to_vec()),

@@ -11,7 +11,7 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "short-read",
         fault: "short reads",
-        made: "`--inject read-short:4k@n` and FUSE, `--verify`",
+        made: "`--inject read-short:4k@n` in the run or in a FUSE server, with `--verify`",
         must: "short reads are continued and counted; all bytes are correct",
         run: short_reads,
     },
@@ -39,20 +39,20 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "stall",
         fault: "a device that hangs for a while, up to 30 s",
-        made: "`--inject hang:TIME@n` and FUSE",
+        made: "`--inject hang:TIME@n` in the run or in a FUSE server",
         must: "the run waits; the maximum latency and the verdict show the stall",
         run: stall,
     },
     Class {
         word: "never",
         fault: "a request that is never answered",
-        made: "`--inject never@n` with and without a time limit, and FUSE",
+        made: "`--inject never@n` with and without a time limit, and in a FUSE server",
         must: "exit 1 within two minutes; the message says that the device does not answer",
         run: never,
     },
 ];
 
-/// Returns the queue depth of the tests: 8, or 1 for the I/O engine `sync`, which supports no more.
+/// Returns the queue depth of the tests: 8, or 1 for the I/O engine `sync`, whose maximum is 1.
 pub fn depth(engine: &str) -> u32 {
     if engine == "sync" { 1 } else { 8 }
 }
@@ -90,8 +90,8 @@ fn short_reads(context: &Context) -> Result<Tally> {
     let place = context.place()?;
     let device = Served::new(context, "fixed=20us", "--size 1m --inject read-short:4k@0x9")?;
     let file = device.file();
-    // The kernel may handle short replies of a FUSE server in several ways. The bytes must be
-    // correct in each case.
+    // The number of short transfers is not checked, because the kernel may handle short replies of
+    // a FUSE server in several ways.
     let line = format!(
         "run {file} --overwrite={file} --rw write --bs 64k --size 1m --trials 1 --verify --quiet"
     );

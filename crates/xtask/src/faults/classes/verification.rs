@@ -22,7 +22,7 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "flip-write",
         fault: "a bit flipped in a write",
-        made: "`--inject write-flip@n` and FUSE, `--rw write --verify`",
+        made: "`--inject write-flip@n` in the run or in a FUSE server, `--rw write --verify`",
         must: "exit 4; the message states the block's offset; the run is stored as failed and \
                invalid",
         run: |context| falsified(context, "flip", |number| (number << 16) + (1 << 15)),
@@ -30,7 +30,7 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "lost-write",
         fault: "a write that never reaches the medium",
-        made: "`--inject write-lose@n` and FUSE, `--rw write --verify`",
+        made: "`--inject write-lose@n` in the run or in a FUSE server, `--rw write --verify`",
         must: "exit 4; the message states the block's offset; the run is stored as failed and \
                invalid",
         run: |context| falsified(context, "lose", |number| number << 16),
@@ -45,13 +45,14 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "misdirected",
         fault: "a write to the wrong offset",
-        made: "`--inject write-misdirect:SIZE@n` and FUSE, `--rw write --verify`",
+        made: "`--inject write-misdirect:SIZE@n` in the run or in a FUSE server, \
+               `--rw write --verify`",
         must: "exit 4; the message states one of the two offsets",
         run: |context| falsified(context, "misdirect:128k", |number| number << 16),
     },
     Class {
         word: "astray",
-        fault: "a write to the wrong offset, over a block written before",
+        fault: "a write to the wrong offset, which overwrites a valid block",
         made: "`--inject write-misdirect:SIZE@n`, random order",
         must: "exit 4",
         run: astray,
@@ -59,7 +60,7 @@ pub const CLASSES: &[Class] = &[
     Class {
         word: "torn",
         fault: "a write of which only half reaches the medium",
-        made: "`--inject write-tear@n` and FUSE, `--rw write --verify`",
+        made: "`--inject write-tear@n` in the run or in a FUSE server, `--rw write --verify`",
         must: "exit 4; the message states the offset of the second half; the run is stored as \
                failed and invalid",
         run: |context| falsified(context, "tear", |number| (number << 16) + (1 << 15)),
@@ -73,7 +74,7 @@ pub const CLASSES: &[Class] = &[
     },
     Class {
         word: "damaged-meanwhile",
-        fault: "a file damaged while it is written, before it is read back",
+        fault: "a block damaged after its write and before its verification in the same run",
         made: "a bit flipped during a slow `--rw write --verify`",
         must: "exit 4; the message states the block's offset; the run is stored as failed and \
                invalid",
@@ -94,7 +95,8 @@ fn flipped_reads(context: &Context) -> Result<Tally> {
                  1 --verify --quiet --inject read-flip@{number}",
                 depth(engine)
             );
-            // The injected fault flips a bit in the byte at one quarter of the request.
+            // The fault flips a bit in the byte at one quarter of the request (16384 of 65536
+            // bytes).
             let block = format!("offset {}", (number << 16) + 16384);
             tally.detected(&line, place.run(&line)?.fails(4, &["1 of 256 blocks", &block]));
             tally.also_detected(&line, place.newest_is("failed"));
@@ -103,8 +105,8 @@ fn flipped_reads(context: &Context) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Injects a fault into the nth write, in the process and in a FUSE server, and checks that the
-/// verification reports the damaged block. `offset` calculates the offset of this block from n.
+/// Injects a fault into the nth write, either in the run itself or in a FUSE server. Checks that
+/// the verification reports the damaged block. `offset` calculates the offset of this block from n.
 fn falsified(context: &Context, fault: &str, offset: fn(u64) -> u64) -> Result<Tally> {
     let mut tally = Tally::default();
     for engine in context.some(&ENGINES) {
@@ -225,8 +227,8 @@ fn damaged_in_a_run(context: &Context) -> Result<Tally> {
     for engine in context.some(&ENGINES) {
         let place = context.place()?;
         let path = place.file("data", 1 << 20)?;
-        // The 16 writes are issued at 20 per second. When the bit is flipped, the first write has
-        // completed, and no later write repairs the damage.
+        // The run writes slowly (20 requests per second), so that the bit is flipped after its
+        // block was written and before the block is read back. No later write repairs the damage.
         let line = format!(
             "run data --overwrite=data {WRITE} --rate-iops 20 --ioengine {engine} --trials 1"
         );

@@ -1,8 +1,6 @@
-//! Finds code patterns to avoid: untyped JSON, several types with the same name, and tuples and
-//! booleans where a named type is clearer. Each public function returns the line numbers in a file
-//! at which a pattern occurs.
-//!
-//! Like the rules of tidy, the functions search for short token sequences outside tests.
+//! Finds discouraged code patterns, for example untyped JSON, and tuples and booleans where a named
+//! type is clearer. Each public function searches one file for a pattern and returns its lines,
+//! without those in tests.
 
 use super::super::paths::paths;
 use super::super::source::{Source, Token};
@@ -131,7 +129,7 @@ fn tuples_in_list(tokens: &[&Token]) -> Vec<usize> {
     lines
 }
 
-/// Nesting depth of a token in `<...>`. The `>` of `->` is not a closing bracket.
+/// Number of `<` that are not closed yet. The `>` of `->` does not close any.
 #[derive(Default)]
 struct Angles {
     depth: usize,

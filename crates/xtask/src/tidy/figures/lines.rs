@@ -1,5 +1,5 @@
-//! Counts the lines of each crate, their share of all lines, and the share of comments inside
-//! functions. Blank lines and comments count as lines of a file.
+//! Counts the lines of each crate, including blank lines and comments. Also calculates the share of
+//! comment lines inside functions.
 
 use super::super::layout;
 use super::super::source::Source;
@@ -37,7 +37,7 @@ impl Lines {
     }
 }
 
-/// Counts the lines of each crate. Returns these counts, and the figures for all crates.
+/// Counts the lines of each crate. Also returns rows for the table of figures.
 pub fn count(sources: &[Source]) -> (BTreeMap<&str, Lines>, Vec<Row>) {
     let mut crates: BTreeMap<&str, Lines> = BTreeMap::new();
     let mut all = Lines::default();
@@ -101,7 +101,8 @@ pub fn table(crates: &BTreeMap<&str, Lines>) -> String {
     aligned(&cells, &[1, 2, 3, 4])
 }
 
-/// Returns the share of comment lines in the non-blank lines inside shipped functions.
+/// Returns a row with the share of comment lines inside functions. Blank lines and tests are not
+/// counted.
 pub fn comments(sources: &[Source]) -> Row {
     let (mut comments, mut lines) = (0, 0);
     for source in sources {
@@ -113,7 +114,7 @@ pub fn comments(sources: &[Source]) -> Row {
         .at(format!("{comments} of {lines} lines"))
 }
 
-/// Returns the numbers of the non-blank lines between the braces of functions outside tests.
+/// Returns the line numbers of all non-blank lines in function bodies, outside tests.
 fn lines_in_functions(source: &Source) -> BTreeSet<usize> {
     let bodies = layout::bodies(source);
     let mut inside: BTreeSet<usize> =

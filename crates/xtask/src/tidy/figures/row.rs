@@ -1,19 +1,19 @@
-//! The rows of the plain-text table of figures: each has a figure and its goal. Other tables also
-//! use the alignment of columns in this file.
+//! Formats the table of figures as plain text. Each row has a figure and its goal. The function
+//! [`aligned`] also formats other tables.
 
 use super::super::source::Source;
 use std::collections::BTreeMap;
 
-/// Maximum number of places that a row lists. If there are more, the row shows their number in each
-/// crate.
+/// Maximum number of places (`path:line`) that a row lists. If there are more, the row shows the
+/// number of places in each crate instead.
 const NAMED_PLACES: usize = 3;
-/// Maximum number of crates that a row lists. Crates with the most places are first.
+/// Maximum number of crates that a row lists. The crates with the most places are listed.
 const NAMED_CRATES: usize = 4;
 
 /// The goal of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Goal {
-    /// There is no goal, and the figure is only shown.
+    /// The figure has no goal.
     None,
     /// The figure must equal this number.
     Exactly(usize),
@@ -71,7 +71,7 @@ impl Row {
     }
 
     /// Returns a row with the number of lines that `find` returns for all files. The row also lists
-    /// these lines, or their number in each crate.
+    /// these lines. If there are many, it shows their number in each crate instead.
     pub fn places(
         name: impl Into<String>,
         sources: &[&Source],

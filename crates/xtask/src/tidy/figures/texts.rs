@@ -1,19 +1,19 @@
-//! Finds comment lines. Also finds lines of libraries whose comments or string literals mention a
-//! flag of the program. Libraries should use the names of their parameters instead, because other
-//! programs that use the library have other flags.
+//! Finds comment lines, and finds flags of `halfpower` in the comments and string literals of
+//! library crates. A library should use the names of its parameters instead, because other programs
+//! that use the library have other flags.
 
 use super::super::source::{Source, Token};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Crates that must not mention flags of the program.
+/// Library crates, which should not mention flags of `halfpower`.
 const LIBRARIES: [&str; 8] =
     ["ioengine", "workload", "cpucost", "iotrace", "memspeed", "analysis", "simulator", "seqio"];
 /// Programs whose flags a library may mention, if the name of the program precedes the flag on the
 /// same line.
 const OTHER_PROGRAMS: [&str; 3] = ["cargo", "fio", "losetup"];
 
-/// Finds lines of a library, outside tests, that mention a flag such as `--name`. A line with
-/// several flags is returned once for each flag.
+/// Returns the lines outside tests that mention a flag such as `--name`. A line with several flags
+/// is returned once for each flag. Returns no lines if the file is not part of a library crate.
 pub fn flag_names(source: &Source) -> Vec<usize> {
     if !LIBRARIES.contains(&source.crate_name()) {
         return Vec::new();
@@ -39,8 +39,8 @@ pub fn comment_lines(source: &Source) -> BTreeSet<usize> {
     comments(source).into_keys().filter(is_alone).collect()
 }
 
-/// Returns a map from line numbers to the comments on these lines. Each comment starts with `//`.
-/// Block comments are left out.
+/// Returns the `//` comments, by line number. The text of each comment includes the slashes. Block
+/// comments are left out.
 fn comments(source: &Source) -> BTreeMap<usize, String> {
     let mut literals_of: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
     for token in literals(source) {
@@ -61,8 +61,9 @@ fn comments(source: &Source) -> BTreeMap<usize, String> {
     comments
 }
 
-/// Returns the string literals as they are written in the source. The tokens of a doc comment are
-/// an attribute with a string literal. These literals are excluded: their lines start with `//`.
+/// Returns the string literals as they are written in the source. Doc comments are left out, even
+/// though the parser converts them to string literals. They are recognized by the `//` at the start
+/// of the line.
 fn literals(source: &Source) -> impl Iterator<Item = &Token> {
     let lines: Vec<&str> = source.text.lines().collect();
     let is_comment = move |token: &Token| lines[token.line - 1].trim_start().starts_with("//");
@@ -74,9 +75,9 @@ fn literals(source: &Source) -> impl Iterator<Item = &Token> {
     source.tokens.iter().filter(move |token| is_string(token) && !is_comment(token))
 }
 
-/// Counts the flags of the program in a line of text. A flag is a `--` at the start of a word,
-/// followed by a lowercase letter and another lowercase letter or dash. Flags after the name of
-/// another program are not counted.
+/// Counts the flags of `halfpower` in a line of text. A flag is a word that starts with `--`, a
+/// lowercase letter, and another lowercase letter or dash. Flags after the name of another program,
+/// such as `fio --direct`, are not counted.
 fn count_flags(text: &str) -> usize {
     let is_inner = |letter: char| letter.is_alphanumeric() || "-<!".contains(letter);
     let is_flag = |(start, _): &(usize, &str)| {
