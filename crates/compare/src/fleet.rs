@@ -281,6 +281,6 @@ mod tests {
             panic!("{:?}", odd(&model))
         };
         let text = lines(&document(model)).join("\n");
-        assert!(text.contains("random compared with sequential requests: 0.90 times"), "{text}");
+        assert!(text.contains("compared with sequential requests: 0.90 times"), "{text}");
     }
 }

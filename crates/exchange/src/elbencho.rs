@@ -453,7 +453,7 @@ mod tests {
             (",,4,1,0", ",,,1,0", "IO depth"),
             (",1,0,,4", ",yes,0,,4", "direct IO"),
             ("2134,2048", "2134,900000000000000000", "time ms"),
-            ("file,1,1,8,1,4,268435456", "dir,1,1,8,9999,9999,99999999999999", "all files"),
+            ("file,1,1,8,1,4,268435456", "dir,1,1,8,9999,9999,99999999999999", "in total"),
         ] {
             let failure = one(&line("READ", "4096", "").replacen(from, to, 1)).unwrap_err();
             assert!(failure.message.starts_with("line 2: "), "{failure}");

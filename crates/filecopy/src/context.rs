@@ -1,4 +1,5 @@
-//! Holds the state that all parts of a copy session share.
+//! Holds the state that all parts of a copy session share: settings, private directories, hard
+//! links, counters of attributes that were left out, and problems.
 
 use std::collections::HashSet;
 use std::ffi::OsString;

@@ -1,4 +1,5 @@
-//! Defines the settings of a copy session.
+//! Defines the settings of a copy session: which attributes are kept, which entries may be
+//! replaced, how data are moved, and who receives events.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

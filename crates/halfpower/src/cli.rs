@@ -86,7 +86,7 @@ pub enum Verb {
     Study(Box<study::StudyArgs>),
     /// Predict the rate and the bottleneck of a workload on a simulated system
     Simulate(Box<simulate::SimulateArgs>),
-    /// Measure the bandwidth of memory, caches and page cache, by working set and thread count
+    /// Measure memory, cache and page-cache bandwidth, by working set and thread count
     Memory(memory::MemoryArgs),
     /// Run any command and report lower and upper bounds of its CPU cost
     Soak(SoakArgs),
@@ -114,7 +114,7 @@ pub enum Verb {
     Compare(Box<compare::CompareArgs>),
     /// Show stored points over time, and when they changed
     History(compare::HistoryArgs),
-    /// Find the hosts of a fleet that differ from the others: in which results, since when, and why
+    /// Find which hosts of a fleet differ, in which results, since when, and why
     Fleet(compare::FleetArgs),
     /// Keep a run as a baseline, measure it again later, and report what became slower
     Baseline(compare::BaselineArgs),
@@ -134,7 +134,7 @@ pub enum Verb {
     Whatif(whatif::WhatifArgs),
     /// Find the cheapest simulated configurations that meet your requirements
     Plan(plan::PlanArgs),
-    /// Copy files, trees and devices at the speed of the storage, durably and never partially
+    /// Copy files, trees and devices at the speed of the storage; durable, never partial
     Copy(copy::CopyArgs),
     /// Serve a simulated system or a reference device as a real file, until Ctrl-C
     Mount(mount::MountArgs),
@@ -144,7 +144,7 @@ pub enum Verb {
     Cat(inputs::CatArgs),
     /// Print or check BLAKE3 checksums of files and directories
     Checksum(inputs::ChecksumArgs),
-    /// Find and save the cheapest request size and queue depth that reach 97% of the best rate
+    /// Find and save the cheapest request size and depth within 3% of the best rate
     Tune(tune::TuneArgs),
     /// Remove test files and mounts that a killed program left behind
     Clean(CleanArgs),

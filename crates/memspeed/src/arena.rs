@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "does not fit")]
+    #[should_panic(expected = "exceed the memory")]
     fn a_set_larger_than_the_arena_is_refused() {
         let arena = Arena::new(SET_BYTES_MIN, Pages::System).unwrap();
         arena.arrays(Kernel::Load, 1 << 20, 0);

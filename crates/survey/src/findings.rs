@@ -698,7 +698,7 @@ mod tests {
         let found = of(&data, &Insight::of(&data));
         let ranks = found.iter().find(|found| found.id == "ranks").unwrap();
         assert!(ranks.headline.starts_with("3 ranks on 2 hosts (a, b)"), "{}", ranks.headline);
-        assert!(ranks.detail.contains("the slowest rank has 0.50 of"), "{}", ranks.detail);
+        assert!(ranks.detail.contains("the slowest rank has 0.50 times"), "{}", ranks.detail);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::fixture::{KIB, MIB, Place, noise, or_skip};
+use crate::fixture::{KIB, MIB, Place, measure_until, noise, or_skip};
 use crate::volume::{LoopDevice, Mounted, Swap, Volume, make};
 
 /// Returns command lines that write to a target, with all permissions for it.
@@ -128,7 +128,11 @@ fn a_consent_is_for_the_real_device_and_not_for_an_alias_of_it() {
         for target in [alias.to_string(), device.path().to_owned()] {
             let line = format!("run {target} --rw write --bs 64k --size 64k --trials 1 --no-store");
             let wrong = format!("--destroy-data-on={alias} --overwrite={alias}");
-            let ended = place.halfpower(&format!("{line} {wrong}"));
+            // While other tests look for a free loop device, losetup opens this one for a moment.
+            let ended = measure_until(
+                || place.halfpower(&format!("{line} {wrong}")),
+                |ended| !ended.stderr.contains("is open for writing in losetup"),
+            );
             ended.with_code(3).says("would be destroyed", &right);
         }
     }

@@ -77,7 +77,7 @@ fn what_cannot_be_striped_is_refused_with_a_remedy() {
     let refused = |line: &str, cause: &str, remedy: &str| {
         place.cannot(&format!("run {line} --no-store")).with_code(2).says(cause, remedy);
     };
-    refused("a --chunk 64k", "--chunk stripes requests over several targets", "specify several");
+    refused("a --chunk 64k", "--chunk stripes requests over several targets", "specify more");
     refused("a b --chunk 0", "the chunk size is 0 bytes", "use a size");
     refused("a b --chunk 64k --offset 2m", "--offset", "use a smaller --offset");
     refused(

@@ -79,7 +79,7 @@ fn without_rights_the_layers_are_told_and_what_root_would_add() {
     assert!(kinds(&document).starts_with(&["volume"]), "{document}");
     assert_eq!(document["content"], Value::Null);
     assert!(document["writing"]["why"].as_str().unwrap().contains("is mounted at"), "{document}");
-    ended.says("only root can read", "the target's content");
+    ended.says("only root can read", "the content of the target");
 }
 
 #[test]

@@ -277,7 +277,7 @@ mod tests {
         assert!(watch.counters().is_some());
         server.stop();
         assert!(watch.counters().is_none() && watch.counters().is_none());
-        assert!(watch.ended().unwrap().contains("closed the connection"), "{:?}", watch.ended());
+        assert!(watch.ended().unwrap().contains("was closed"), "{:?}", watch.ended());
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Tests the translation of whole job files to runs.
+//! Tests the translation of whole job files: the runs that result, and the errors.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Builds the messages that an iSCSI target sends, for tests.
+//! Builds the messages that an iSCSI target sends, for tests: single PDUs, and the answers to a
+//! whole login.
 
 use crate::network::iscsi::pdu::{
     DATA_IN, FINAL, HAS_STATUS, Header, LOGIN_RESPONSE, SCSI_RESPONSE, padding,
