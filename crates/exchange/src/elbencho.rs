@@ -229,7 +229,7 @@ impl<'a> Line<'a> {
         if checked::is_storable(&trial) {
             Ok(trial)
         } else {
-            Err(self.failed("the line has more bytes than the database can store"))
+            Err(self.failed("the phase transferred more bytes than the database can store"))
         }
     }
 

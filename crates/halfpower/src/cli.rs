@@ -236,7 +236,8 @@ pub struct RunArgs {
     /// File, block device or directory; file or disk of a server, such as nbd://HOST/EXPORT or
     /// smb://HOST/SHARE/FILE (also nfs, iscsi, s3); simulated system sim:SYSTEM,key=value,.. (see
     /// halfpower simulate --list); or reference device truth:KEY=VALUE,.. with the keys of --truth.
-    /// With several targets, the whole workload runs on each, unless --chunk stripes them into one
+    /// Several targets are measured at the same time, each with all threads, unless --chunk stripes
+    /// them into one
     #[arg(value_name = "TARGET")]
     pub targets: Vec<PathBuf>,
     /// fio's flag for the target
@@ -398,8 +399,8 @@ pub struct SurveyArgs {
     /// Measure for about 10 min, with more points and narrower confidence intervals
     #[arg(long, conflicts_with = "budget", help_heading = "Time")]
     pub thorough: bool,
-    /// Size of the test file (default: 1 GiB, or 4 GiB if the budget is at least 5 min; less if
-    /// free space, --max-write or the budget require it)
+    /// Size of the test file (default: 1 GiB, or 4 GiB if the budget is at least 5 min; at most
+    /// 10% of the free space, half of --max-write, and what can be written in 10% of the budget)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
     /// How your program does I/O today, such as bs=8k,iodepth=4,direct; the advice compares other

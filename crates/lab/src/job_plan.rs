@@ -58,7 +58,7 @@ pub fn lines(job: &Job, endurance_bytes: Option<u64>) -> Outcome<Vec<String>> {
     }
     let spent = if job.targets.simulated().is_some() { "virtual time" } else { "measuring" };
     let time = if job.trace.is_some() {
-        format!("{seconds:.3} s of {spent} if the replay takes as long as the recorded program")
+        format!("{seconds:.3} s of {spent} if each trial takes as long as the recorded program")
     } else if endless && job.targets.simulated().is_some() {
         "the virtual time that the simulated system needs for all requests".to_owned()
     } else if endless {

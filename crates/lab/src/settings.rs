@@ -120,7 +120,10 @@ pub fn plan(targets: &[PathBuf], wanted: &[HostSetting]) -> Outcome<Vec<String>>
     let line = |change: &Change| {
         let old = &change.old;
         let wanted = change.wanted.as_ref().filter(|wanted| *wanted != old)?;
-        Some(format!("set {} from {old} to {wanted}, then restore {old}", what(change, &disk)))
+        Some(format!(
+            "set {} from {old} to {wanted}, and back to {old} after the run",
+            what(change, &disk)
+        ))
     };
     Ok(changes.iter().filter_map(line).collect())
 }

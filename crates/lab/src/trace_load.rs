@@ -215,7 +215,8 @@ impl TraceLoad {
         }
         if !scan.has_latencies && self.parameters.changes.depth.is_none() {
             notes.push(
-                "the trace has no completion times, so no replayed request waits for another"
+                "the trace has no completion times, so replayed requests do not wait for each \
+                 other (but at most 64 of a thread are in flight)"
                     .into(),
             );
         }

@@ -78,7 +78,10 @@ impl TrustDocument {
         let (mean, worst) = (percent(self.mean_error), percent(self.worst_error));
         let what = match self.basis {
             Basis::HeldOut => units::counted(self.points as u64, "held-out point"),
-            _ => format!("{}, none held out", units::counted(self.points as u64, "fitted point")),
+            _ => format!(
+                "{}, no points were held out",
+                units::counted(self.points as u64, "fitted point")
+            ),
         };
         let change = if self.is_changed { ", measured before the system was changed" } else { "" };
         format!(
@@ -252,7 +255,7 @@ mod tests {
         );
         let fitted = trust(&grid(), &load(65_536, 16), 1, 1e8, false).unwrap();
         assert_eq!(fitted.basis, Basis::Fitted);
-        assert!(fitted.text().contains("none held out"), "{}", fitted.text());
+        assert!(fitted.text().contains("no points were held out"), "{}", fitted.text());
     }
 
     #[test]

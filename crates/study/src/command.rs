@@ -274,7 +274,10 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
     }
     if let Some(peer) = &options.peer {
         let address = &peer.address;
-        let path = peer.path.as_ref().map(|path| format!(" and let it read its file {path}"));
+        let path = peer
+            .path
+            .as_ref()
+            .map(|path| format!(" and let it also read its own file {path}, for comparison"));
         let path = path.unwrap_or_default();
         console::data(&format!("read the counters of the halfpower peer {address}{path}"));
     }

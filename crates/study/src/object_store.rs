@@ -311,7 +311,7 @@ impl<'a> ObjectStore<'a> {
                 left.push(unfinished(
                     &key,
                     &upload,
-                    &"not removed, because too many removals failed",
+                    &"no attempt was made, because too many removals failed",
                 ));
                 continue;
             }
@@ -386,7 +386,10 @@ fn delete_each<C: Send>(
     let one = |turn: Turn<'_, C>| {
         let Some(key) = keys.get(turn.number as usize) else { return Ok(None) };
         if lock().len() >= FAILURES_MAX {
-            lock().push((key.clone(), "not removed, because too many removals failed".to_owned()));
+            lock().push((
+                key.clone(),
+                "no attempt was made, because too many removals failed".to_owned(),
+            ));
             return Ok(Some((0, 0)));
         }
         let client = turn.client;

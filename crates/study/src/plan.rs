@@ -395,7 +395,7 @@ fn disks_of(value: &Value) -> Outcome<Vec<u32>> {
     let number = |text: &String| text.parse().ok().filter(|n| (1..=1024).contains(n));
     numbers.iter().map(number).collect::<Option<Vec<u32>>>().ok_or_else(|| {
         Failure::usage(
-            "`disks` must be numbers of targets per point from 1 to 1024, as in disks = [1, 2, 4]",
+            "`disks` must be one or more numbers of targets (1 to 1024), as in disks = [1, 2, 4]",
         )
     })
 }

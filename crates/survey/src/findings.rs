@@ -195,7 +195,7 @@ fn half_power(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
     let fit = one.and_then(|curve| {
         let fitted = curve.fitted?;
         let size = units::size(fitted.round() as u64);
-        let text = format!("at depth 1, a linear fit of request times gives {size}");
+        let text = format!("at depth 1, the fit T = f + s S of request times gives {size}");
         let agrees = curve.measured.is_some_and(|measured| {
             let ratio = measured as f64 / fitted.max(1.0);
             (1.0 / MAX_SIZE_RATIO..=MAX_SIZE_RATIO).contains(&ratio)

@@ -143,10 +143,11 @@ fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Er
         .find(|bytes| !bytes.is_multiple_of(granule));
     if let Some(bytes) = unaligned {
         let what = format!(
-            "a size or offset, {bytes}, is not a multiple of {granule}, which {} requires",
+            "`request_bytes` or `region_offset`, {bytes}, is not a multiple of {granule}, which {} \
+             requires",
             target.name()
         );
-        return Err(Error::usage(what, "use a multiple"));
+        return Err(Error::usage(what, format!("use a multiple of {granule}")));
     }
     check_room(workload, target)?;
     if target.zones().is_some_and(|zones| workload.writes() && !is_before(workload, &zones)) {
@@ -253,7 +254,7 @@ fn check_distribution(workload: &Workload) -> Result<(), Error> {
             let sum = |of: fn(&Zone) -> u8| zones.iter().map(|z| u32::from(of(z))).sum();
             let sums: [u32; 2] = [sum(|zone| zone.access_percent), sum(|zone| zone.region_percent)];
             if sums != [100, 100] || zones.len() > SHARES_MAX {
-                let remedy = "make each sum 100, as in zoned:60/10:30/20:10/70";
+                let remedy = "make both sums 100, as in zoned:60/10:30/20:10/70";
                 return refuse(
                     "has shares of accesses or of the region that do not add up to 100%",
                     remedy,

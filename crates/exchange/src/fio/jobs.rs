@@ -361,7 +361,7 @@ impl<'a> Given<'a> {
             return Ok(Arrival::Closed);
         }
         if unlimited {
-            missing.push(format!("the rate limit ({key}={}, for only one direction)", shown(text)));
+            missing.push(format!("the rate limit of only one direction ({key}={})", shown(text)));
             return Ok(Arrival::Closed);
         }
         // In fio, the rate limit applies to each thread.

@@ -48,7 +48,7 @@ pub struct CalibrateArgs {
     /// nvme-gen4, cloud-gp-volume or a file (default: one volume on one host)
     #[arg(long, value_name = "SYSTEM")]
     pub system: Option<String>,
-    /// Write the fitted system to this new file
+    /// Write the fitted system, with its score in the title, to this file, which must not exist
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
     /// Share of the points held out for scoring (default: half; with --check, none)

@@ -29,12 +29,11 @@ pub struct ClassicArgs {
 /// The tools of the papers.
 #[derive(Subcommand, Debug, Clone)]
 pub enum Tool {
-    /// Measure a workload specified with SQLIO's flags, and print SQLIO's output and trace line
+    /// Measure a workload given by SQLIO's flags, and print SQLIO's output and trace line
     Sqlio(Box<SqlioArgs>),
     /// Measure memory bandwidth with the papers' tests
     Memspeed(MemspeedArgs),
-    /// Measure the device cache with rereads of one block and with sequential reads, by request
-    /// size
+    /// Measure the device cache: rereads of a block, and sequential reads, by request size
     Diskcache(Box<DiskcacheArgs>),
     /// Drop a file from the page cache and verify that no page of the file remains there
     Cacheflush(CacheflushArgs),

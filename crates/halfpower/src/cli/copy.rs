@@ -51,7 +51,7 @@ pub struct CopyArgs {
     #[arg(long, short = 'T')]
     pub no_target_directory: bool,
 
-    /// Keep all attributes (see below)
+    /// Keep everything that can be kept, also hard links and extended attributes (see below)
     #[arg(long, short, help_heading = "What is kept")]
     pub archive: bool,
     /// Keep mode, owner and times
@@ -139,7 +139,7 @@ pub struct CopyArgs {
     /// Print only warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Print what would be copied, and do nothing
+    /// Print what would be copied, and to which path, and do nothing
     #[arg(long, visible_alias = "dry-run", help_heading = "Output")]
     pub plan: bool,
 }

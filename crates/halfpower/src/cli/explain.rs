@@ -15,7 +15,7 @@ use clap::Args;
 
 The texts are part of the program and need no network.")]
 pub struct ExplainArgs {
-    /// The term to explain, or a word in brackets from a result
+    /// The term to explain, or a word that a result shows in brackets
     #[arg(value_name = "WORD")]
     pub words: Vec<String>,
     /// Print one JSON document instead of text

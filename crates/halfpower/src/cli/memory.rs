@@ -48,7 +48,7 @@ pub struct MemoryArgs {
     /// Pin threads to these CPUs in turn: 0,2 or 0-3 [default: all CPUs of this process]
     #[arg(long, value_name = "LIST", help_heading = "Workload")]
     pub cpus_allowed: Option<String>,
-    /// Directory for the temporary file of the page-cache tests
+    /// Directory for an unnamed test file, which is read from the page cache
     #[arg(long, value_name = "DIR", default_value = ".", help_heading = "Workload")]
     pub dir: PathBuf,
     /// How results are printed.

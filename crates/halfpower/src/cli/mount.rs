@@ -52,7 +52,7 @@ pub struct MountArgs {
     /// Random seed of a simulated system
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
-    /// Faults to inject: all kinds of run --inject except twice and late
+    /// Faults to inject, as with run --inject (except twice and late)
     #[arg(long, value_name = "KIND@N,..", value_parser = truth::parse_faults)]
     pub inject: Option<FaultPlan>,
     /// Exit at the end of standard input

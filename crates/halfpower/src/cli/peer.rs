@@ -30,8 +30,8 @@ pub struct PeerArgs {
     /// Address to listen on; with the default, only this machine can connect
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7750")]
     pub listen: SocketAddr,
-    /// Existing key file (default: halfpower-peer.key in the current directory, which is created if
-    /// it is missing)
+    /// Existing key file (default: halfpower-peer.key in the current directory; this file is
+    /// created if it is missing)
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// Maximum rate at which a file is read, in bytes per second

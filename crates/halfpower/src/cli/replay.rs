@@ -62,8 +62,9 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "cold|warm", help_heading = "Target",
           value_parser = experiment_parameters::page_cache)]
     pub page_cache: Option<lab::experiment::PageCache>,
-    /// Hint to the kernel before each trial, such as normal, sequential or random (default: random
-    /// if the program read several files and read-ahead did not help, otherwise none)
+    /// Hint to the kernel before each trial, such as normal, sequential or random (default: no
+    /// hint; but random, which turns read-ahead off, if the program read several files and
+    /// read-ahead did not help)
     #[arg(long, value_name = "HINT", help_heading = "Target", value_parser = str::parse::<Hint>)]
     pub hint: Option<Hint>,
     /// I/O engine (default: the engine that matches the system calls of the program)
@@ -82,8 +83,8 @@ pub struct TraceLoadArgs {
     #[arg(long, value_name = "FORMAT", value_parser = super::watch::import_format,
           requires = "trace", help_heading = "Trace")]
     pub format: Option<trace::import::Format>,
-    /// Which requests to issue: calls (system calls of the program) or block (requests of the block
-    /// layer) [default: calls, if the trace has any]
+    /// Which requests to issue: calls (I/O calls of the program) or block (block-layer requests of
+    /// all programs) [default: calls, if the trace has any]
     #[arg(long, value_name = "calls|block", value_parser = level, requires = "trace",
           help_heading = "Trace")]
     pub level: Option<Level>,

@@ -64,7 +64,7 @@ pub struct StudyArgs {
     /// directly, for comparison
     #[arg(long, value_name = "PATH", requires = "peer", help_heading = "Server")]
     pub peer_path: Option<String>,
-    /// Prices of the targets, in any currency, separated by commas
+    /// Price of each target, in any currency: 209 or 209,534
     #[arg(long, value_name = "PRICE,..", value_delimiter = ',', help_heading = "Target facts")]
     pub price: Vec<f64>,
     /// Electrical power of each target in watts, separated by commas

@@ -78,7 +78,7 @@ pub struct WhatifArgs {
     /// Use the page cache after the change (same as --set caching=buffered)
     #[arg(long, help_heading = "Change")]
     pub buffered: bool,
-    /// New size of the page cache (same as --set host.cache.size, which is in GiB)
+    /// New size of the page cache (same as --set host.cache.size=SIZE)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Change")]
     pub cache: Option<u64>,
     /// New queue depth

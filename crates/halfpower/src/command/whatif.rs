@@ -81,8 +81,9 @@ fn plan(args: &WhatifArgs, question: &Question) {
 fn settings(args: &WhatifArgs) -> Vec<String> {
     let direct = args.direct.then(|| "caching=direct".to_owned());
     let buffered = args.buffered.then(|| "caching=buffered".to_owned());
-    let gib = |bytes: u64| format!("host.cache.size={}", bytes as f64 / f64::from(1 << 30));
-    let cache = args.cache.map(gib);
+    // Without a unit, the value would have the unit of the system file, which may be MiB or GiB.
+    let mib = |bytes: u64| format!("host.cache.size={}MiB", bytes as f64 / f64::from(1 << 20));
+    let cache = args.cache.map(mib);
     args.set.iter().cloned().chain(direct).chain(buffered).chain(cache).collect()
 }
 

@@ -153,7 +153,8 @@ fn a_plan_names_the_settings_and_changes_none() {
     let (place, before) = (Place::new(), queue.all());
     let ended = place.does(&format!("run {} {FLAGS} --plan", device.path()));
     let name = device.path().trim_start_matches("/dev/");
-    let line = format!("set scheduler of {name} from none to mq-deadline, then restore none");
+    let line =
+        format!("set scheduler of {name} from none to mq-deadline, and back to none after the run");
     assert!(ended.stdout.contains(&line), "{ended}");
     assert_eq!(queue.all(), before);
     place.is_tidy();

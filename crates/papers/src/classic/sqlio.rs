@@ -140,7 +140,7 @@ fn size_bytes(flags: &Flags, asked: Option<u64>) -> Outcome<Option<u64>> {
 }
 
 /// Returns the files and threads of a parameter file. All lines must have the same number of
-/// threads, CPUs and size, because a run uses the same values for each file.
+/// threads, the same CPU mask and the same size, because a run uses the same values for each file.
 fn assignment_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcome<Assignment> {
     if !files.is_empty() {
         return Err(Failure::usage(

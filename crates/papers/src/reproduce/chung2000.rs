@@ -35,7 +35,7 @@ pub const EXPLANATIONS: &[Explanation] = &[
         1e9,
         "at 19 MB/s, the CPU costs of inputs C210 and C212 add up to 1.4% of two CPUs",
     ),
-    ("t7", "PIO", 0.0, 1e9, "170 cycles per byte (Table 7) limit a 733 MHz CPU to 4.1 MB/s"),
+    ("t7", "PIO", 0.0, 1e9, "170 clocks per byte (Table 7) limit a 733 MHz CPU to 4.1 MB/s"),
     (
         "t10",
         "Fireball",
@@ -50,8 +50,8 @@ pub const EXPLANATIONS: &[Explanation] = &[
 ];
 
 const PCI_AT_64_KB: &str = "the paper also states 83.6, 84 and 87 MB/s (C053, C058, C156)";
-const WRITES_BESIDE_READS: &str = "before each sorted write, 64 KB are read; the write itself then \
-     takes about 3.5 ms, but the published rate allows only 2.3 ms";
+const WRITES_BESIDE_READS: &str = "before each sorted write, 64 KB are read; in the model, the \
+     write then takes about 3.5 ms, but the published rate leaves only 2.3 ms";
 const FRAMES_AT_5400_RPM: &str =
     "each write first reads 64 KB (C106), so the rate is at most 96 per second (C183, C162, C198)";
 const FOUR_FIREBALLS: &str =

@@ -239,14 +239,15 @@ fn choose_of_groups(scored: &mut [Scored]) {
     }
 }
 
-/// Returns the first of these request sizes (KB) at which `holds` returns true.
+/// Returns the first of these values (for example request sizes in KB) at which `holds` returns
+/// true.
 pub fn first_size(sizes: &[f64], mut holds: impl FnMut(f64) -> Result<bool, String>) -> Answer {
     for kib in sizes {
         if holds(*kib)? {
             return Ok(*kib);
         }
     }
-    Err("the claim does not hold at any size or depth".to_owned())
+    Err("the claim does not hold at any simulated size, depth or number of disks".to_owned())
 }
 
 /// Returns the best throughput over these request sizes (MB/s).

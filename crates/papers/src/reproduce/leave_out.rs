@@ -343,8 +343,7 @@ impl Parameter {
 pub fn text(all: &[LeftOut]) -> String {
     let share = |score: &Score| format!("{:.1}%", score.mean * 100.0);
     let mut lines = vec![
-        "Mean absolute error of each figure: fitted to all points, and predicted without the \
-         points of this figure"
+        "Mean absolute error of each figure: fitted, and predicted without its own points"
             .to_owned(),
         format!("  {:10} {:>6} {:>8} {:>10}", "figure", "points", "fitted", "predicted"),
     ];

@@ -126,7 +126,12 @@ const SOURCES: &[Source] = &[
         "t11",
         published::CHUNG_11,
         &[
-            rule("pattern", &["network"], "UNC and mapped paths", "no system has such paths"),
+            rule(
+                "pattern",
+                &["network"],
+                "UNC and mapped paths",
+                "no system file describes such paths",
+            ),
             rule("pattern", &["sequential"], "fixed and marginal costs", "inputs C123 to C140"),
         ],
     ),
@@ -140,7 +145,12 @@ const SOURCES: &[Source] = &[
         Paper::Chung2000,
         "plateaus",
         published::PLATEAUS,
-        &[rule("interface", &["CIFS local"], "UNC and mapped paths", "no system has such paths")],
+        &[rule(
+            "interface",
+            &["CIFS local"],
+            "UNC and mapped paths",
+            "no system file describes such paths",
+        )],
     ),
 ];
 

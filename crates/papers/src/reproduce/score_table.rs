@@ -132,7 +132,10 @@ fn claim_rows(claims: &Claims) -> Vec<String> {
         format!("| measured or derived, including those that the paper contradicts | {} |", {
             count_text(claims.measured_with_contradicted())
         }),
-        format!("| all checked numbers, including rules of thumb | {} |", count_text(claims.all())),
+        format!(
+            "| all that are not contradicted, with rules, prices and facts | {} |",
+            count_text(claims.all())
+        ),
     ];
     lines.push(String::new());
     lines.push("Not met:\n".to_owned());

@@ -54,7 +54,7 @@ fn out_of_range_disk_values_are_refused_by_key() {
         ("chunk=2g", "chunk"),
         ("disks=65537", "disks"),
         ("disks=65536 host.cpus=65536 hosts=65536", "hosts times host.cpus"),
-        ("disks=2000 volume=raid5 failed=1", "disks=1024"),
+        ("disks=2000 volume=raid5 failed=1", "at most 1024 disks"),
         ("chunk=1g file_at=0.9999", "file_at"),
         ("disks=65536 drive.zones.0.0=100000000", "drive.zones"),
     ];

@@ -21,7 +21,7 @@ pub const STUDY: Study = Study {
     name: "price",
     papers: "Chung 2000, sections 8.1 and 10, Tables 2, 9 and 10: the more expensive drive wins on \
              accesses, the cheaper one on accesses and bytes per dollar",
-    needs: "--price for prices per access; --capacity for GB per price, --power for watts per KAPS",
+    needs: "--price for figures per price; --power for watts per access; --capacity if unknown",
     plan: include_str!("../../plans/price.toml"),
     claims: &[
         "C023", "C024", "C025", "C026", "C032", "C033", "C034", "C171", "C178", "C276", "C277",

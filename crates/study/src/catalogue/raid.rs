@@ -527,7 +527,7 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
     let charged = if known || evidence.is_simulated() {
         ""
     } else {
-        " (without kernel threads; a plan with soaker = true includes their CPU time)"
+        " (CPU time charged to the process; a plan with soaker = true also counts kernel threads)"
     };
     let of_members = of(MEMBERS).or_else(|| of(ONE_MEMBER));
     if let Some((volume, members)) = of("volume").zip(of_members) {

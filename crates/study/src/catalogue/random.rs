@@ -562,7 +562,9 @@ fn claims_of_several(found: &mut Conclusion, evidence: &Evidence) {
         });
         let text = |share: f64| {
             let times = words_of_times(4.0 * share);
-            format!("four targets, one request each: {times} the rate of a target (published: 3.9)")
+            format!(
+                "four targets, one request each: {times} the rate of one target (published 3.9)"
+            )
         };
         found.claim_if(id, share.map(|share| (share >= ENOUGH, text(share))));
     }

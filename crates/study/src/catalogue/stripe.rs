@@ -98,7 +98,7 @@ fn probe_structure(runner: &mut StudyRunner<'_>, study_target: &StudyTarget) {
         return runner.leave_out(
             part,
             "the chunk size of a simulated system is part of its definition (see halfpower \
-             simulate --list)",
+             simulate --show NAME)",
         );
     }
     let found = match &study_target.kind {

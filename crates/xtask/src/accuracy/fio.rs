@@ -151,7 +151,7 @@ pub fn run(settings: &Settings<'_>) -> Result<ExitCode> {
             shown(&disk.tools[0]),
             shown(&disk.control[0]),
         );
-        eprintln!("{row} ratios of two fio runs, reference device: {:?}", reference.control);
+        eprintln!("{row} fio compared with itself, reference device: {:?}", reference.control);
         writeln!(table, "{row}")?;
         rows += 1;
         if !reference.tools.iter().all(is_equal) || verdict != "same" {

@@ -129,7 +129,7 @@ fn judge(
         if is_named(ailment, model, host) {
             kind.named += 1;
         } else {
-            missed.push(format!("{name} ({ailment}, not named)"));
+            missed.push(format!("{name} ({ailment}, fault not stated)"));
         }
     }
     Ok((odd.into_keys().map(str::to_owned).collect(), missed))
@@ -228,7 +228,7 @@ mod tests {
         let found = json!({ "models": [{ "hosts": hosts, "workloads": [] }] });
         let (alarms, missed) = judge(&truth, &found, &mut kinds).unwrap();
         assert_eq!(alarms, ["d"]);
-        assert_eq!(missed, ["b (scheduler, not named)", "c (slow)"]);
+        assert_eq!(missed, ["b (scheduler, fault not stated)", "c (slow)"]);
         let Kind { hosts, found, named, turned, dated } = kinds["scheduler"];
         assert_eq!([hosts, found, named, turned, dated], [2, 2, 1, 2, 1]);
     }

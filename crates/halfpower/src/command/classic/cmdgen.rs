@@ -51,7 +51,8 @@ fn test_set(args: &CmdgenArgs) -> Outcome<TestSet> {
         values.map_err(|error| Failure::usage(format!("--{flag} {text}: {error}; use a list")))
     };
     let word = |flag: &str, word: &str, known: &str| {
-        Failure::usage(format!("--{flag} {word}: unknown value; use {known}, separated by commas"))
+        let remedy = format!("use one or several of {known}, separated by commas");
+        Failure::usage(format!("--{flag} {word}: unknown value; {remedy}"))
     };
     // The duration and the number of threads are checked in the same way as SQLIO's own flags.
     let same = format!("-s{}", args.runtime);

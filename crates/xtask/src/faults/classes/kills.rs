@@ -180,7 +180,8 @@ fn next_run_marks_it(place: &Place<'_>) -> Check {
     next.map_err(|error| error.to_string())?.ends_with(0)?;
     let after = place.runs("halfpower.db")?;
     ensure(after.len() == before.len() + 1, || {
-        format!("one more run must add one run to `runs list`, which now lists {}", after.len())
+        let (before, after) = (before.len(), after.len());
+        format!("after one more run, `runs list` shows {after} runs instead of {}", before + 1)
     })?;
     let states: Vec<&str> = after.iter().map(|run| run.state.as_str()).collect();
     let marked = states.first() == Some(&"finished")
