@@ -408,8 +408,8 @@ mod tests {
         };
         let noise = Noise { variance: 0.015_f64.powi(2), freedom: 6.0 };
         assert!(p_value(None) > 0.004 && p_value(Some(&noise)) < 1e-5);
-        // If the known variance has no degrees of freedom, only the variances of both parts count,
-        // as in Student's test.
+        // With 0 degrees of freedom, the noise of other hosts has no weight. The result depends
+        // only on the variances of the two samples, as in Student's t-test.
         let none = Noise { variance: 1.0, freedom: 0.0 };
         let [a, b] = [1.0, 3.0].map(f64::exp);
         let found = cuts(&[a, b, b, b, a, b], 3, Some(&none));

@@ -47,7 +47,7 @@ pub struct RunFacts {
     pub host: Host,
     /// The target of the run, or the first of several targets.
     pub target: TargetFacts,
-    /// Verdict on the run. None if nothing was measured, or if only the head of the run was read.
+    /// Verdict on the run. None if nothing was measured, or if the points of the run were not read.
     pub verdict: Option<results::Verdict>,
     /// Conclusions of a survey or a study, as names and sentences.
     pub conclusions: Vec<(String, String)>,

@@ -135,7 +135,7 @@ impl Resource {
         if capacity > 0.0 { self.busy_ns as f64 / capacity } else { 0.0 }
     }
 
-    /// Returns the utilisation without background work (0 to 1).
+    /// Returns the part of the utilisation that is not background work (0 to 1).
     fn foreground(&self, elapsed_ns: u64) -> f64 {
         let background = self.background_ns as f64 / self.busy_ns.max(1) as f64;
         self.utilisation(elapsed_ns) * (1.0 - background)

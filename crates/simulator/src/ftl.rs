@@ -386,8 +386,8 @@ impl Ftl {
         let Sampling { units: all, .. } = self.sampling;
         let (begin, end) = (first.min(all - 1), (first + units).min(all));
         if self.map.size().cache_slots == 0 {
-            // Without an SLC cache, all mapped units of the range are written before the programs
-            // are queued.
+            // Without an SLC cache, the mapping of all units of the range is updated before the
+            // flash program operations are queued.
             for group in self.sampling.group(begin)..=self.sampling.group(end - 1) {
                 if (begin..end).contains(&self.sampling.chosen(group)) {
                     Arc::make_mut(&mut self.map).write(group as u32);

@@ -404,8 +404,8 @@ impl StudyRunner<'_> {
         Ok(())
     }
 
-    /// Returns the keys of a simulated system that extend the test file over the whole device. (The
-    /// files in the papers filled the disks.) None if the plan does not set `whole_device`, if
+    /// Returns the two settings of a simulated system with which the test file fills the whole
+    /// device, as in the papers. None if the plan does not set `whole_device`, if
     /// requests are not direct, or if the user specified the size or position of the file.
     fn whole_device(&self, group: &Group, target: &StudyTarget) -> Option<[&'static str; 2]> {
         let name = target.name.to_string_lossy();

@@ -35,7 +35,7 @@ pub(crate) const TICK: Duration = Duration::from_millis(20);
 /// The flag that the program sets when the user interrupts it.
 static INTERRUPT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Ends the set-up of every connection when the flag `interrupt` is set. Only the first call of
+/// Makes every connection end its set-up once the flag `interrupt` is set. Only the first call of
 /// this function has an effect.
 pub fn end_set_up_with(interrupt: Arc<AtomicBool>) {
     let _ = INTERRUPT.set(interrupt);

@@ -95,7 +95,7 @@ impl Pages {
         })
     }
 
-    /// Returns the entries of a file from `index`.
+    /// Returns the part of `index` for a file.
     fn of_file(&mut self, file: u32) -> &mut BTreeMap<u64, u32> {
         let file = file as usize;
         if file >= self.index.len() {

@@ -349,10 +349,10 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     found.find(
         "same-money",
         format!(
-            "for the same money, compared with {}, {} delivers {}",
-            dear.name,
+            "for the same money, {} delivers {} compared with {}",
             cheap.name,
-            words.join(", ")
+            words.join(", "),
+            dear.name
         ),
     );
     let (winner, gain) = if accesses >= 1.0 { (cheap, accesses) } else { (dear, 1.0 / accesses) };

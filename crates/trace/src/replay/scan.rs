@@ -291,9 +291,9 @@ impl Counts {
         self
     }
 
-    /// Returns the length of the unused space after a file in the target (bytes). Without this
-    /// space, the kernel would read ahead from one file into the next file, which cannot happen
-    /// with separate files.
+    /// Returns the length of the gap after each file of the trace in the single test file (bytes).
+    /// With separate files, read-ahead stops at the end of a file. Without the gap, it would
+    /// continue into the region of the next file.
     fn gap_bytes(&self, file_bytes: u64) -> u64 {
         let total = u128::from(self.bytes[0]) + u128::from(self.bytes[1]);
         let is_buffered = u128::from(self.direct_bytes) * 2 <= total;

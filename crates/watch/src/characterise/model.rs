@@ -25,7 +25,8 @@ const DEPTH_SHARE: f64 = 0.98;
 /// first value applies at depth 1. The second value applies at greater depths, because programs
 /// then handle several completions together, which looks like a short pause.
 const PAUSE_MIN: (f64, f64) = (0.03, 0.1);
-/// The longest gaps, which make up this share of the total gap time, count as long.
+/// Gaps are added, the longest first, until they make up this share of the total gap time. These
+/// gaps count as long.
 const LONG_GAPS: f64 = 0.9;
 /// Long gaps count as idle time instead of pauses if their number is less than the first value and
 /// the number of requests is at least the second value.

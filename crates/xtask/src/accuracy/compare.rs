@@ -20,7 +20,7 @@ use std::process::{Command, ExitCode, Stdio};
 /// Flags for random reads of a simulated disk. In trials of one second (of virtual time), the rate
 /// varies by 3%.
 const LOAD: &str = "--rw randread --bs 8k --size 16g";
-/// The simulated disk of the null comparisons, and the baseline for `FASTER`.
+/// The simulated disk that is compared with itself (null comparisons) and with `FASTER`.
 const DISK: &str = "sim:sata-hdd-7200";
 /// `DISK` with a faster spindle. It completes about 5% more requests per second.
 const FASTER: &str = "sim:sata-hdd-7200,drive.rotation=7650";
