@@ -327,8 +327,8 @@ fn unfinished(place: &Place) -> Option<PathBuf> {
 fn an_interrupt_leaves_nothing_or_what_the_next_one_goes_on_from() {
     let place = Place::new();
     let big = place.file("big", 24 * MIB);
-    let mut running = place.start("copy big copy --limit-rate 12M/s");
-    pause(300);
+    let mut running = place.start("copy big copy --limit-rate 4M/s");
+    pause(1000);
     running.until("the copy still runs", || true);
     running.signal("INT");
     running.ended().with_code(130).says("interrupted", "no part of the copy was kept");
@@ -389,7 +389,7 @@ fn a_tree_that_was_interrupted_goes_on_where_it_stood() {
     assert_eq!(tree_of(&place.path("copy"), false), tree_of(&place.path("tree"), false));
     assert_eq!(place.listing(), ["copy", "tree"]);
     let mut running = place.start("copy tree whole --limit-rate 2M/s --all-or-nothing");
-    pause(300);
+    pause(1000);
     running.until("the copy still runs", || true);
     running.signal("INT");
     running.ended().with_code(130).says("no part of the copy was kept", "");

@@ -52,7 +52,7 @@ fn an_interrupt_in_the_first_trial_keeps_what_was_measured_of_it() {
     let place = Place::new();
     let mut running = place.start("run . --size 4m --time-based --runtime 30");
     running.until_it_says("3 trials of 30 s");
-    pause(200);
+    pause(1000);
     running.signal("INT");
     let ended = running.ended().with_code(130);
     assert_eq!(ended.stdout.lines().count(), 1, "{ended}");
@@ -146,7 +146,7 @@ fn an_interrupted_buffered_write_and_an_open_loop_end_in_order() {
         let mut running =
             place.start(&format!("run . --size 8m --time-based --runtime 30 {flags}"));
         running.until_it_says("3 trials of 30 s");
-        pause(100);
+        pause(500);
         running.signal("HUP");
         let ended = running.ended().with_code(130);
         is_in_order(&place, &ended);

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::Value;
 
-use crate::fixture::{MIB, Place, damage, list, or_skip, pause, text, wait_until, whole};
+use crate::fixture::{MIB, Place, damage, list, or_skip, text, wait_until, whole};
 
 /// An nbdkit server of one file. Dropping this value ends the server.
 pub struct Server {
@@ -122,12 +122,14 @@ fn each_thread_flushes_on_the_connection_that_it_writes_on() {
 
 #[test]
 fn a_server_that_ends_during_a_run_is_named_and_the_run_ends() {
-    let (place, mut server) = or_skip!(served());
+    let place = Place::new();
+    let (file, log) = (place.file("served", 16 * MIB), place.path("log"));
+    let logfile = format!("logfile={}", log.display());
+    let mut server = or_skip!(Server::start(&file, &["--filter=log"], &[&logfile]));
     let load = "--rw randread --bs 4k --time-based --runtime 600 --trials 1";
     let mut running = place.start(&format!("run {} {load}", server.address));
     running.until("requests are issued", || {
-        pause(200);
-        true
+        std::fs::read_to_string(&log).is_ok_and(|log| log.matches(" Read ").count() > 100)
     });
     server.process.kill().unwrap();
     server.process.wait().unwrap();

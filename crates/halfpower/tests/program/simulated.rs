@@ -332,7 +332,7 @@ fn an_interrupted_simulation_keeps_what_it_has() {
     let flags = "--rw read --bs 2k --runtime 2000000 --trials 1";
     let mut running = place.start(&format!("run {ULTRA} {flags}"));
     running.until_it_says("time is virtual");
-    pause(300);
+    pause(1000);
     running.signal("INT");
     let ended = running.ended().was_interrupted();
     assert!(ended.stdout.contains("interrupted before its end"), "{ended}");

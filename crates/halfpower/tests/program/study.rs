@@ -195,7 +195,7 @@ fn an_order_to_stop_keeps_what_was_measured_and_claims_nothing() {
     let line = format!("study burst,depth {device} --quick --runtime 2 --no-store");
     let mut running = place.start(&line);
     running.until_it_says("depth: ");
-    crate::fixture::pause(500);
+    crate::fixture::pause(1000);
     running.signal("INT");
     let ended = running.ended();
     assert_eq!(ended.status.code(), Some(130), "{ended}");
