@@ -87,7 +87,7 @@ pub fn doubts(fleet: &FleetDocument) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use contents::{Measurement, Member, Run, Workload};
+    use contents::{FleetWorkload, Measurement, Member, Run};
     use lab::point_key::PointKey;
     use workload::Pattern;
 
@@ -112,9 +112,9 @@ mod tests {
         mean * (1.0 + ((host as f64 * 7.0 + day as f64 * 3.0) % 11.0 - 5.0) / 500.0)
     }
 
-    fn workload(pattern: Pattern) -> Workload {
+    fn workload(pattern: Pattern) -> FleetWorkload {
         let key = PointKey::of(&workload::Workload { pattern, ..workload::Workload::default() });
-        Workload { settings: matching::settings_of(&key), key }
+        FleetWorkload { settings: matching::settings_of(&key), key }
     }
 
     /// Returns a fleet of 20 hosts that were each measured on eight days. `measure` returns the

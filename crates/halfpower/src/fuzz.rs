@@ -5,9 +5,7 @@
 //! Only the target `database` has side effects: it writes a file to the temporary directory and
 //! removes the file again.
 
-mod bytes;
 mod classic;
-mod stored;
 
 use analysis::units;
 use std::ffi::OsString;
@@ -15,13 +13,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use analysis::histogram::{BUCKETS, Exact, Histogram, bucket_bounds};
-use bytes::Bytes;
 use clap::Parser;
 use filecopy::{Filter, FilterRule};
 use ioengine::fault::FaultCounter;
 use ioengine::truth::{Schedule, Truth};
 use ioengine::{HostTarget, Op};
 use lab::date;
+use lab::fuzz::Bytes;
 use lab::job::Job;
 use lab::journal;
 use lab::truth;
@@ -45,8 +43,8 @@ pub const TARGETS: &[(&str, Target)] = &[
     ("plan_file", plan_file),
     ("journal", journal_entry),
     ("histogram", histogram),
-    ("survey", stored::survey),
-    ("database", stored::database),
+    ("survey", survey::fuzz::survey),
+    ("database", survey::fuzz::database),
     ("host_texts", host_texts),
     ("network_server", network_server),
     ("system", lab::fuzz::system),

@@ -220,7 +220,7 @@ impl Cell<'_> {
             Cell::Integer(number) => number.to_string(),
             Cell::Real(number) if number.is_finite() => number.to_string(),
             Cell::Real(_) => "null".to_owned(),
-            Cell::Text(text) => serde_json::Value::from(text).to_string(),
+            Cell::Text(text) => serde_json::to_string(text).unwrap_or_default(),
         }
     }
 }

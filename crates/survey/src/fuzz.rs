@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use analysis::histogram::Histogram;
 use ioengine::{BufferPages, Caching};
+use lab::fuzz::Bytes;
 use lab::json::{self, PointDocument};
 use lab::machine::Host;
 use lab::point::{Direction, Point, State, Trial, Verdict};
@@ -15,14 +16,13 @@ use lab::point_key::PointKey;
 use lab::record;
 use lab::workload_document::WorkloadDocument;
 use results::{LatencyRow, NewRun, Operation, RunKind, Seed, SeriesRow, Store};
-use survey::document::{self, WroteDocument};
-use survey::findings;
-use survey::insight::Insight;
-use survey::survey_data::SurveyData;
-use survey::view;
 use workload::{Arrival, Pattern, Workload};
 
-use super::bytes::Bytes;
+use crate::document::{self, WroteDocument};
+use crate::findings;
+use crate::insight::Insight;
+use crate::survey_data::SurveyData;
+use crate::view;
 
 /// Fuzzes the analysis and the page of a stored survey, with arbitrary numbers and texts.
 pub fn survey(data: &[u8]) {

@@ -27,3 +27,4 @@ pub mod consistency;
 pub mod document;
 pub mod view;
 pub mod session;
+pub mod fuzz;

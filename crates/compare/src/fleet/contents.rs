@@ -77,7 +77,7 @@ pub struct Measurement {
 
 /// A workload. All points with the same settings, on any host, belong to one workload.
 #[derive(Debug)]
-pub struct Workload {
+pub struct FleetWorkload {
     /// The settings that identify the workload.
     pub settings: Settings,
     /// Key of one of the points with these settings.
@@ -107,7 +107,7 @@ pub struct Contents {
     /// All runs, in the order of the databases and of the run numbers in each database.
     pub runs: Vec<Run>,
     /// All workloads whose descriptions contain the words of the [`Question`].
-    pub workloads: Vec<Workload>,
+    pub workloads: Vec<FleetWorkload>,
     /// Measurements of each workload on each member, the oldest first. A key is the index of the
     /// workload and the index of the member.
     pub measured: BTreeMap<(usize, usize), Vec<Measurement>>,
@@ -141,7 +141,7 @@ struct Found {
 #[derive(Default)]
 struct Shared {
     places: HashMap<Settings, usize>,
-    workloads: Vec<Workload>,
+    workloads: Vec<FleetWorkload>,
     reason_numbers: HashMap<String, usize>,
 }
 
@@ -366,7 +366,7 @@ impl Shared {
             return *place;
         }
         let place = self.workloads.len();
-        self.workloads.push(Workload { settings: settings.clone(), key: key.clone() });
+        self.workloads.push(FleetWorkload { settings: settings.clone(), key: key.clone() });
         self.places.insert(settings, place);
         place
     }

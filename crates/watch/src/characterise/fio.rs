@@ -1,7 +1,7 @@
 //! Formats a model as a job file for fio. All jobs of the file run at the same time.
 
 use super::Source;
-use super::model::{Model, Order, Pace, Sharing, Workload};
+use super::model::{Model, ModelWorkload, Order, Pace, Sharing};
 use super::plan::rw;
 use super::text::{comment, describe, distribution, head, runtime_s, size, split};
 
@@ -30,13 +30,13 @@ pub fn text(model: &Model, source: &Source) -> String {
 }
 
 /// Returns a job name that contains only letters, digits, dots and hyphens.
-fn name(workload: &Workload, number: usize) -> String {
+fn name(workload: &ModelWorkload, number: usize) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' };
     let name: String = workload.name.chars().map(plain).collect();
     format!("{number}-{name}")
 }
 
-fn options(out: &mut String, workload: &Workload, number: usize) {
+fn options(out: &mut String, workload: &ModelWorkload, number: usize) {
     let mut add = |key: &str, value: String| out.push_str(&format!("{key}={value}\n"));
     add("rw", direction(workload));
     if (1..100).contains(&workload.read_percent) {
@@ -86,7 +86,7 @@ fn options(out: &mut String, workload: &Workload, number: usize) {
     }
 }
 
-fn pace(add: &mut impl FnMut(&str, String), workload: &Workload) {
+fn pace(add: &mut impl FnMut(&str, String), workload: &ModelWorkload) {
     match workload.pace {
         Pace::Closed { pause_ns: 0, .. } => {}
         Pace::Closed { pause_ns, every } => {
@@ -115,7 +115,7 @@ fn pace(add: &mut impl FnMut(&str, String), workload: &Workload) {
 
 /// Returns the value of fio's option `rw`: the direction and order, followed by the length of
 /// sequential runs or the gap between strided requests, if any.
-fn direction(workload: &Workload) -> String {
+fn direction(workload: &ModelWorkload) -> String {
     let rw = rw(workload);
     let common = workload.sizes.iter().max_by_key(|(_, percent)| *percent);
     match &workload.order {

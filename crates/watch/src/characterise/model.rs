@@ -89,7 +89,7 @@ pub enum Sharing {
 
 /// A workload of the model.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Workload {
+pub struct ModelWorkload {
     /// A name that is unique in the model, such as `random reads of 8 KiB`.
     pub name: String,
     /// The names of up to three accessed files, and the number of all accessed files.
@@ -142,7 +142,7 @@ pub struct Workload {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Model {
     /// The workloads.
-    pub workloads: Vec<Workload>,
+    pub workloads: Vec<ModelWorkload>,
     /// Sentences about what the model leaves out of the whole trace.
     pub left_out: Vec<String>,
 }
@@ -155,7 +155,7 @@ impl Model {
         ranked.sort_by(|a, b| total.weight(b.0).total_cmp(&total.weight(a.0)));
         let is_large = |(group, _): &&(&Group, &Measured)| total.weight(group) >= SHARE_MIN;
         let kept: Vec<_> = ranked.iter().filter(is_large).take(WORKLOADS_MAX).collect();
-        let mut workloads: Vec<Workload> = kept
+        let mut workloads: Vec<ModelWorkload> = kept
             .iter()
             .map(|(group, measured)| workload(group, measured, &total, header))
             .collect();
@@ -208,7 +208,7 @@ impl Total {
 }
 
 /// Makes the names unique by appending a number to repeated names.
-fn tell_apart(workloads: &mut [Workload]) {
+fn tell_apart(workloads: &mut [ModelWorkload]) {
     let mut seen: BTreeMap<String, u32> = BTreeMap::new();
     for workload in workloads {
         let count = seen.entry(workload.name.clone()).or_default();
@@ -219,7 +219,7 @@ fn tell_apart(workloads: &mut [Workload]) {
     }
 }
 
-fn workload(group: &Group, measured: &Measured, total: &Total, header: &Header) -> Workload {
+fn workload(group: &Group, measured: &Measured, total: &Total, header: &Header) -> ModelWorkload {
     let mut notes = Notes::default();
     let threads = threads(group, measured, &mut notes);
     let (depth, pace) = pace(group, measured, threads, &mut notes);
@@ -238,7 +238,7 @@ fn workload(group: &Group, measured: &Measured, total: &Total, header: &Header) 
     if group.kind.flushed && flush.is_none() {
         notes.left_out.push("flushes, which are too few to derive a flush interval".to_owned());
     }
-    Workload {
+    ModelWorkload {
         name: format!("{} of {size}", name(group)),
         files,
         requests: group.count,

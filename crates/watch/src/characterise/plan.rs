@@ -2,7 +2,7 @@
 //! of them becomes a part of the plan, and the parts are measured one after another.
 
 use super::Source;
-use super::model::{Model, Order, Pace, Sharing, Workload};
+use super::model::{Model, ModelWorkload, Order, Pace, Sharing};
 use super::text::{comment, describe, distribution, head, runtime_s, size, split};
 
 /// Formats a model as the text of a plan file.
@@ -34,7 +34,7 @@ pub fn text(model: &Model, source: &Source) -> String {
     out
 }
 
-fn flags(out: &mut String, workload: &Workload) {
+fn flags(out: &mut String, workload: &ModelWorkload) {
     let mut add = |key: &str, value: String| out.push_str(&format!("{key} = {value}\n"));
     let text = |value: &str| format!("\"{value}\"");
     add("rw", text(rw(workload)));
@@ -101,7 +101,7 @@ fn flags(out: &mut String, workload: &Workload) {
     }
 }
 
-fn duration(out: &mut String, workload: &Workload) {
+fn duration(out: &mut String, workload: &ModelWorkload) {
     if is_cold(workload) {
         let once = "A trial accesses the region once; a second pass would hit the page cache.";
         return comment(out, once);
@@ -111,11 +111,11 @@ fn duration(out: &mut String, workload: &Workload) {
 }
 
 /// Checks whether the workload has buffered reads that mostly miss the page cache.
-fn is_cold(workload: &Workload) -> bool {
+fn is_cold(workload: &ModelWorkload) -> bool {
     !workload.direct && !workload.cached && workload.read_percent > 0
 }
 
-fn placement(workload: &Workload) -> &'static str {
+fn placement(workload: &ModelWorkload) -> &'static str {
     match (&workload.order, workload.sharing) {
         (Order::Common, _) => "interlocked",
         (_, Sharing::Own) => "own",
@@ -125,7 +125,7 @@ fn placement(workload: &Workload) -> &'static str {
 
 /// Returns the value of the parameter `rw`, such as `randread`. fio and halfpower use the same
 /// values.
-pub fn rw(workload: &Workload) -> &'static str {
+pub fn rw(workload: &ModelWorkload) -> &'static str {
     match (&workload.order, workload.read_percent) {
         (Order::Random(_), 100) => "randread",
         (Order::Random(_), 0) => "randwrite",

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 use trace::{Call, File, FileId, Header, Operation, Request};
 
-use super::model::{Model, Order, Pace, Sharing, Workload};
+use super::model::{Model, ModelWorkload, Order, Pace, Sharing};
 use super::{OutputFormat, Source, model_of, plan};
 use analysis::popularity::Law;
 use trace::replay::Level;
@@ -64,7 +64,7 @@ fn model(requests: &[Request]) -> Model {
 
 /// Returns the workload of the model, and checks that the model has no other.
 #[track_caller]
-fn only(requests: &[Request]) -> Workload {
+fn only(requests: &[Request]) -> ModelWorkload {
     let mut model = model(requests);
     assert_eq!(model.workloads.len(), 1, "{model:#?}");
     model.workloads.remove(0)

@@ -5,7 +5,7 @@ use analysis::popularity::Law;
 use analysis::units;
 
 use super::Source;
-use super::model::{Model, Workload};
+use super::model::{Model, ModelWorkload};
 use trace::replay::Level;
 
 /// Maximum length of a comment line, without the leading `# ` (characters).
@@ -64,7 +64,7 @@ pub fn distribution(law: &Law) -> Option<String> {
 
 /// Returns the duration of a trial (s): the duration of the workload in the trace, but at least 1 s
 /// and at most 10 s.
-pub fn runtime_s(workload: &Workload) -> u64 {
+pub fn runtime_s(workload: &ModelWorkload) -> u64 {
     workload.duration_ns.clamp(RUNTIME.0, RUNTIME.1).div_ceil(1_000_000_000)
 }
 
@@ -93,7 +93,7 @@ pub fn head(out: &mut String, model: &Model, source: &Source) {
 }
 
 /// Appends comments about the measurements of a workload, and about what its model leaves out.
-pub fn describe(out: &mut String, workload: &Workload) {
+pub fn describe(out: &mut String, workload: &ModelWorkload) {
     comment(
         out,
         &format!(
