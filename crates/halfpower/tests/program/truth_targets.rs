@@ -95,8 +95,9 @@ fn a_survey_does_not_measure_the_cache_of_a_device() {
     let served = or_skip!(Served::of(words));
     let line = "survey mounted/device --budget 10s --no-store --json --quiet";
     let document = served.place.halfpower(line).json();
-    let rate = real(&document["best"]["read"]["throughput_bytes_per_s"]["value"]);
-    assert!(rate < 90e6, "{rate}: {}", document["best"]);
+    // On a busy machine a rate is uncertain, but its interval contains rates that the bus allows.
+    let rate = real(&document["best"]["read"]["throughput_bytes_per_s"]["low"]);
+    assert!(rate < 84e6, "{rate}: {}", document["best"]);
     let coverage = &document["coverage"];
     assert!(whole(&coverage["read_bytes"]) > 10 * MIB, "{coverage}");
     assert!(real(&coverage["second_visit_times"]) > 2.0, "{coverage}");
