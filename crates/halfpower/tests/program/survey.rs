@@ -182,17 +182,18 @@ fn a_survey_writes_no_more_than_it_may() {
 fn a_survey_that_may_write_no_more_goes_on_reading() {
     let place = Place::new();
     let line = "survey . --size 4m --max-write 5m --budget 12s --no-store --json";
-    let document = place.document(line);
-    assert!(whole(&document["written_bytes"]) <= 5 * MIB, "{}", document["written_bytes"]);
-    let of = |share: u64| -> Vec<usize> {
+    let trials_of = |document: &Value, share: u64| -> Vec<usize> {
         let points = list(&document["points"]).iter();
         let chosen = points.filter(|point| whole(&point["workload"]["read_percent"]) == share);
         chosen.map(|point| list(&point["trials"]).len()).collect()
     };
-    let (read, written) = (of(100), of(0));
     // Every setting gets three trials: one in each of two rounds, and one that measures CPU time.
-    // Only selected settings get more.
-    assert!(read.iter().any(|trials| *trials > 3), "read {read:?}, wrote {written:?}");
+    // Only selected settings get more, if a busy machine leaves time for them.
+    let goes_on = |document: &Value| trials_of(document, 100).iter().any(|trials| *trials > 3);
+    let document = measure_until(|| place.document(line), goes_on);
+    assert!(whole(&document["written_bytes"]) <= 5 * MIB, "{}", document["written_bytes"]);
+    let (read, written) = (trials_of(&document, 100), trials_of(&document, 0));
+    assert!(goes_on(&document), "read {read:?}, wrote {written:?}");
 }
 
 #[test]
