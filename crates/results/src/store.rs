@@ -787,24 +787,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn reopening_a_database_keeps_the_locks_of_its_other_readers() {
-        let (_folder, path) = temp_database();
-        let (store, _, _) = with_a_point(Store::open(&path).unwrap());
-        store.close().unwrap();
-        // Each line of /proc/locks ends with the device and inode of a file and the locked range.
-        let inode = format!(":{} ", fs::metadata(&path).unwrap().ino());
-        let is_locked = || {
-            let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-            locks.lines().any(|line| line.contains(&inode))
-        };
-        let reader = Store::open_read_only(&path).unwrap();
-        reader.runs().unwrap();
-        let before = is_locked();
-        drop(Store::reopen_read_only(&path).unwrap());
-        assert_eq!(is_locked(), before);
-    }
-
-    #[test]
     fn a_reader_in_the_midst_of_reading_keeps_its_view_and_does_not_hold_up_the_writer() {
         let (_folder, path) = temp_database();
         let (mut store, _, point) = with_a_point(Store::open(&path).unwrap());
