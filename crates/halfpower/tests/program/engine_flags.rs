@@ -86,7 +86,7 @@ fn a_mapped_file_that_is_cut_ends_the_run_with_the_cause() {
     let maps = format!("/proc/{}/maps", running.child.id());
     let is_mapped = || fs::read_to_string(&maps).is_ok_and(|text| text.contains("/data\n"));
     running.until("the file is mapped", is_mapped);
-    pause(200);
+    pause(1000);
     File::options().write(true).open(&file).unwrap().set_len(4096).unwrap();
     running
         .ended()

@@ -19,7 +19,7 @@ fn measures(place: &Place, running: &mut Running) {
         let store = Store::open_read_only(place.path("halfpower.db"));
         store.and_then(|store| store.run("latest")).is_ok()
     });
-    pause(700);
+    pause(1500);
 }
 
 // ---- injected faults
@@ -158,7 +158,7 @@ fn a_test_file_on_a_file_system_that_was_unmounted_is_cleaned_when_it_is_back() 
     let volume = or_skip!(Volume::new(48 * MIB));
     let place = Place::new();
     let folder = volume.folder().display();
-    let line = format!("run {folder} --size 1m --time-based --runtime 4 --trials 1 --quiet");
+    let line = format!("run {folder} --size 1m --time-based --runtime 6 --trials 1 --quiet");
     let mut running = place.start(&line);
     measures(&place, &mut running);
     or_skip!(volume.is_taken_away());
@@ -176,7 +176,7 @@ fn two_runs_do_not_write_one_device_at_once() {
     let device = or_skip!(LoopDevice::new(4 * MIB));
     let (first, second, path) = (Place::new(), Place::new(), device.path());
     let line = format!(
-        "run {path} --destroy-data-on={path} --rw write --time-based --runtime 4 --trials 1 -q"
+        "run {path} --destroy-data-on={path} --rw write --time-based --runtime 6 --trials 1 -q"
     );
     let mut running = first.start(&line);
     measures(&first, &mut running);
