@@ -5,10 +5,13 @@
 //! or of the written range, and waits until these writes complete. If the job also needs changed
 //! metadata, it then waits for a commit of the journal. Otherwise it flushes the devices. A commit
 //! writes the log, flushes the devices, writes the commit record, and flushes the devices again.
-//! Jobs that arrive during a commit share the next commit. The rules are those of ext4 in ordered
-//! mode (`ext4_sync_file` in `fs/ext4/fsync.c`, `jbd2_journal_commit_transaction` in
-//! `fs/jbd2/commit.c`, and `Documentation/filesystems/ext4/journal.rst`). In this model, the
-//! journal is in the middle of each volume.
+//! Jobs that arrive during a commit share the next commit if the metadata have changed again.
+//! Otherwise they wait for the commit in progress. If that commit had begun to flush when their
+//! data were written, they flush the devices after it. The rules are those of ext4 in ordered mode
+//! (`ext4_sync_file` in `fs/ext4/fsync.c`, `jbd2_journal_commit_transaction` in
+//! `fs/jbd2/commit.c`, `jbd2_trans_will_send_data_barrier` in `fs/jbd2/journal.c`, and
+//! `Documentation/filesystems/ext4/journal.rst`). In this model, the journal is in the middle of
+//! each volume.
 
 use ioengine::Op;
 
@@ -21,14 +24,35 @@ const JOURNAL_BYTES: u64 = 256 << 20;
 /// Interval at which the model checks whether a disk's cache is empty (ns).
 const LOOK_NS: u64 = 100_000;
 
-/// Which metadata of a file have changed since the last commit.
+/// Which metadata of a file have changed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Metadata {
+struct Changes {
     /// Whether the timestamps of the file have changed.
     times: bool,
     /// Whether the size or the blocks of the file have changed. Reads need these metadata to find
     /// the data, so even fdatasync commits them.
     needed: bool,
+}
+
+impl Changes {
+    /// Whether any metadata have changed.
+    fn any(self) -> bool {
+        self.times || self.needed
+    }
+
+    /// Whether a job must wait until the changes are committed.
+    fn concern(self, job: &Job) -> bool {
+        self.needed || self.times && !job.data_only
+    }
+}
+
+/// Changes to the metadata of a file that are not yet durable.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Metadata {
+    /// Changes since the start of the last commit. The next commit contains them.
+    changes: Changes,
+    /// Changes that the commit in progress contains.
+    committing: Changes,
     /// Clock tick in which the timestamps last changed. None if they never changed.
     tick: Option<u64>,
 }
@@ -70,8 +94,11 @@ pub(crate) struct Durable {
     /// The step of the commit in progress, and the file whose volume contains the journal. None if
     /// no commit is in progress.
     commit: Option<(Commit, u32)>,
-    /// Jobs that wait for the commit in progress.
+    /// Jobs that end with the commit in progress.
     batch: Vec<u32>,
+    /// Jobs that flush the devices after the commit in progress, because it had begun to flush
+    /// before their data were written.
+    late: Vec<u32>,
     /// Jobs that wait for the next commit.
     next: Vec<u32>,
     /// Whether the devices have received the commit's flush command.
@@ -100,11 +127,11 @@ impl Machine {
         let Some((cache, cached)) = self.page_cache(file) else { return };
         let metadata = &mut cached.metadata;
         let tick = Some(now_ns / tick_ns);
-        metadata.times |= metadata.tick != tick;
+        metadata.changes.times |= metadata.tick != tick;
         metadata.tick = tick;
-        metadata.needed |= grows;
-        let changed = metadata.times || metadata.needed;
-        if changed && interval_ns > 0 && !std::mem::replace(&mut cache.durable.scheduled, true) {
+        metadata.changes.needed |= grows;
+        let due = metadata.changes.any() && interval_ns > 0;
+        if due && !std::mem::replace(&mut cache.durable.scheduled, true) {
             let host = self.files[file as usize].host;
             let commit = Event::Page(PageEvent::Commit(host));
             self.events.schedule(now_ns + interval_ns, commit);
@@ -188,15 +215,21 @@ impl Machine {
     }
 
     /// Continues a job after its data have been written. If the job needs changed metadata, it
-    /// waits for a commit. Otherwise it flushes the devices.
+    /// waits for the commit that contains them. Otherwise it flushes the devices.
     fn keep_metadata(&mut self, job: u32, file: u32) {
-        let data_only = self.durable(file).jobs[job].data_only;
+        let entry = self.durable(file).jobs[job];
         let has_journal = self.has_journal();
         let Some((_, cached)) = self.page_cache(file) else { return };
-        let Metadata { times, needed, .. } = cached.metadata;
-        if has_journal && (needed || times && !data_only) {
-            self.durable(file).next.push(job);
+        let Metadata { changes, committing, .. } = cached.metadata;
+        let durable = self.durable(file);
+        if has_journal && changes.concern(&entry) {
+            durable.next.push(job);
             self.begin_commit(file);
+        } else if committing.concern(&entry) {
+            match durable.commit {
+                Some((Commit::Log, _)) => durable.batch.push(job),
+                _ => durable.late.push(job),
+            }
         } else {
             self.flush_devices(self.numbered(job, file));
         }
@@ -211,8 +244,8 @@ impl Machine {
     pub(super) fn periodic_commit(&mut self, host: u32) {
         self.page_caches[host as usize].durable.scheduled = false;
         let changed = |file: &super::File| {
-            let metadata = file.linux.as_ref().map(|cached| cached.metadata);
-            file.host == host && metadata.is_some_and(|metadata| metadata.times || metadata.needed)
+            let cached = file.linux.as_ref();
+            file.host == host && cached.is_some_and(|cached| cached.metadata.changes.any())
         };
         if let Some(file) = self.files.iter().position(changed) {
             self.begin_commit(file as u32);
@@ -228,13 +261,20 @@ impl Machine {
         }
         durable.batch = std::mem::take(&mut durable.next);
         durable.commit = Some((Commit::Log, file));
-        for other in self.files.iter_mut().filter(|other| other.host == host) {
-            if let Some(cached) = &mut other.linux {
-                cached.metadata = Metadata { tick: cached.metadata.tick, ..Metadata::default() };
-            }
-        }
+        self.for_metadata(host, |metadata| {
+            metadata.committing = std::mem::take(&mut metadata.changes);
+        });
         let bytes = self.system.host.cache.linux.as_ref().map_or(0, |l| l.journal_write.bytes());
         self.write_journal(file, bytes);
+    }
+
+    /// Applies `change` to the metadata of each file of a host.
+    fn for_metadata(&mut self, host: u32, change: impl Fn(&mut Metadata)) {
+        for file in self.files.iter_mut().filter(|file| file.host == host) {
+            if let Some(cached) = &mut file.linux {
+                change(&mut cached.metadata);
+            }
+        }
     }
 
     /// Writes `bytes` bytes at the next position of the journal.
@@ -276,14 +316,19 @@ impl Machine {
             self.durable(file).commit = Some((Commit::Record, file));
             return self.write_journal(file, page_bytes);
         }
+        self.for_metadata(host, |metadata| metadata.committing = Changes::default());
         let durable = self.durable(file);
         durable.commit = None;
         let batch = std::mem::take(&mut durable.batch);
+        let late = std::mem::take(&mut durable.late);
         if !durable.next.is_empty() {
             self.begin_commit(file);
         }
         for job in batch {
             self.end_job(job, file);
+        }
+        for job in late {
+            self.flush_devices(self.numbered(job, file));
         }
     }
 

@@ -261,6 +261,18 @@ fn writes_through_the_cache_are_on_the_device_when_they_complete() {
 }
 
 #[test]
+fn a_write_that_grows_the_file_completes_after_the_commit_of_the_size() {
+    let grows = linux(&[("allocation", "extend")]);
+    let (one_ns, commit_ns) = (1e6 + 4096.0 * 10.0, 2e6 + 3.0 * 4096.0 * 10.0);
+    for depth in [1, 2, 8] {
+        let ran = run(&grows, &load(0, 4096, depth, MIB), Caching::WriteThrough);
+        let fastest_ns =
+            ran.sample.operations[1].latency.min().expect("the run has requests") as f64;
+        assert!(fastest_ns > 0.999 * (one_ns + commit_ns), "depth {depth}: {fastest_ns}");
+    }
+}
+
+#[test]
 fn a_write_of_part_of_a_page_reads_the_page_first() {
     let writes = Workload { pattern: Pattern::Random, ..load(0, 512, 1, MIB) };
     let ran = buffered(&[], &writes);
