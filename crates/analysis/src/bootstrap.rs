@@ -135,10 +135,11 @@ fn medians_of_resamples(samples: &[f64]) -> Vec<(f64, f64)> {
     let (n, half) = (sorted.len(), sorted.len().div_ceil(2));
     let ways = ln_binomial(n as u64, half as u64);
     let at_most = |i: usize| at_least(half, n, i as f64 / n as f64, ways);
-    // The probability that the median is the mean of the samples `i` and `j` is `halves(i) *
-    // halves(n - j + 1)`. The first factor is for the lower half of the resample, and the second
-    // for the upper half. Each factor contains the square root of the number of ways to divide the
-    // resample into two halves.
+    // `halves(i)` is the product of two factors: the probability that the largest sample of the
+    // lower half is `i`, and the square root of the number of ways to divide the resample into two
+    // halves. By symmetry, `halves(n - j + 1)` has the same square root and the probability that
+    // the smallest sample of the upper half is `j`. The median is the mean of the samples `i` and
+    // `j` with the probability `halves(i) * halves(n - j + 1)`.
     let halves = |i: usize| {
         let (power, i) = (half as i32, i as f64);
         (ways / 2.0 + f64::from(power) * (i / n as f64).ln()).exp()

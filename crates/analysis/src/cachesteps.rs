@@ -31,7 +31,7 @@ const NOISE_MAX: f64 = 0.1;
 const MEDIAN_TO_DEVIATION: f64 = 1.0 / (0.6745 * std::f64::consts::SQRT_2);
 /// Maximum cost of one point: that of a deviation of three standard deviations.
 const POINT_COST_MAX: f64 = 9.0;
-/// Penalty per plateau: the maximum cost of 4.5 points.
+/// Penalty per plateau: 4.5 times the maximum cost of one point.
 const PLATEAU_PENALTY: f64 = 4.5 * POINT_COST_MAX;
 
 /// A range of working-set sizes with about the same rate.

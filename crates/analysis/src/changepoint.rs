@@ -59,8 +59,8 @@ const FALL_MIN: f64 = 0.1;
 const EXCESS_TIMES: f64 = 3.0;
 /// Minimum size of a burst, as a share of the total amount that was moved.
 const EXCESS_SHARE_MIN: f64 = 0.02;
-/// A burst ends where the amount moved in excess of the later rate first reaches this share of its
-/// maximum.
+/// The excess is the amount moved since the start, minus what the later rate would have moved. A
+/// burst ends where the excess first reaches this share of its maximum.
 const PEAK_SHARE: f64 = 0.98;
 
 /// A step between two levels of a series.
@@ -164,8 +164,9 @@ pub struct Throttle {
     pub before_per_s: f64,
     /// Amount per second after the drop.
     pub after_per_s: f64,
-    /// Amount that was moved before the drop only because the rate was higher: (before - after) x
-    /// time. This is the credit of a token bucket that refills at the later rate.
+    /// Part of the amount moved before the drop that exceeds what the later rate would have moved:
+    /// (before - after) x time. This is the credit of a token bucket that refills at the later
+    /// rate.
     pub credit: f64,
 }
 
@@ -184,11 +185,14 @@ pub fn throttle(series: &[(u64, f64)]) -> Option<Throttle> {
 
 /// Finds a burst at the start of a series that is too short for [`throttle`].
 ///
-/// The amount moved in excess of the mean rate of the second half is summed from the start. The
-/// peak of this sum is the size of the burst. It must lie within the first three quarters of the
-/// first half, and be more than three times the noise and more than 2% of the total amount. The
-/// noise is the range of the same sum over the second half. If the rate falls steadily, the peak
-/// comes too late, so there is no burst.
+/// The excess is the amount moved since the start, minus what the mean rate of the second half
+/// would have moved. The burst ends where the excess first reaches 98% of its maximum in the first
+/// half. The excess at this point is the size of the burst. A burst must meet these conditions:
+/// - The burst ends within the first three quarters of the first half. A rate that falls steadily
+///   does not meet this condition.
+/// - The size is more than 2% of the total amount, and more than three times the noise. The noise
+///   is the range of the excess that is summed over the second half alone.
+/// - The mean rate of the second half is more than a tenth below the mean rate of the burst.
 pub fn early_burst(series: &[(u64, f64)]) -> Option<Throttle> {
     let (early, late) = series.split_at(series.len() / 2);
     let (late_ns, late_amount) = total(late);
@@ -303,9 +307,9 @@ impl Sums {
         let mut best = (0.0, start);
         for index in start + SIDE_MIN..=end - SIDE_MIN {
             let (k, rest) = ((index - start) as f64, (end - index) as f64);
-            // The step is a variable that is 0 before the split and 1 after it. `own` is the sum of
-            // squares of this variable, and `shared` is the sum of its products with the values.
-            // Both leave out the part of the variable that a straight line explains.
+            // The step is a variable that is 0 before the split and 1 after it. The part of the
+            // variable that a straight line explains is subtracted. `own` is the sum of squares of
+            // the remainder. `shared` is the sum of the products of the remainder with the values.
             let overlap = k * rest / 2.0 / sxx;
             let own = k * rest / n - overlap * overlap * sxx;
             let shared = self.y[end] - self.y[index] - sum_y * rest / n - overlap * sxy;
@@ -384,8 +388,8 @@ fn sides<'a>(series: &'a [f64], splits: &[Split], number: usize) -> (&'a [f64], 
 }
 
 /// Keeps the splits at which at least half of the change is abrupt. Two jumps are measured: between
-/// the values next to the split, and between the regression lines of both sides. Both must be large
-/// enough. A smooth curve that was cut into levels does not pass this test.
+/// the values next to the split, and between the regression lines of the two sides. Both jumps must
+/// be large enough. A smooth curve that was cut into levels does not pass this test.
 fn abrupt(series: &[f64], splits: &[Split]) -> Vec<Split> {
     let is_abrupt = |number: &usize| {
         let (before, after) = sides(series, splits, *number);
@@ -407,8 +411,8 @@ fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// Returns the value of the least-squares line at the split, half a position before the first
-/// value.
+/// Fits a least-squares line to the values on one side of a split, beginning with the value next to
+/// the split. Returns the value of the line at the split, half a position before the first value.
 fn start_of_line(values: &[f64]) -> f64 {
     let n = values.len() as f64;
     let mean = mean(values);

@@ -31,10 +31,11 @@ pub struct RatioTest {
     /// Geometric mean of the second set divided by that of the first, with its 95% interval. The
     /// interval has zero width if the values do not vary.
     pub ratio: Interval,
-    /// Probability that chance alone gives a ratio at least as far from one as this ratio.
+    /// Probability that chance alone gives a ratio that differs from 1 at least as much as this
+    /// ratio.
     pub p_value: f64,
-    /// Standard deviation of the logarithms of the values. This is the larger of the standard
-    /// deviations of both sets. For paired trials, standard deviation of the logarithms of the
+    /// Standard deviation of the logarithms of the values: the larger of the standard deviations
+    /// of the two sets. For paired trials, it is the standard deviation of the logarithms of the
     /// ratios.
     pub deviation: f64,
     /// Number of trials on each side. If the numbers differ, the smaller number.
@@ -76,8 +77,8 @@ pub fn ratio_test(a: &[f64], b: &[f64]) -> Option<RatioTest> {
 pub struct Noise {
     /// Variance of the logarithms of the values.
     pub variance: f64,
-    /// Degrees of freedom of the variance. If it is combined with the variance of a series, they
-    /// are its weight.
+    /// Degrees of freedom of the variance. [`Noise::variance_with`] uses them as the weight of the
+    /// variance.
     pub freedom: f64,
 }
 
@@ -248,9 +249,9 @@ impl RatioTest {
         RatioTest { ratio, p_value, ..self }
     }
 
-    /// Decides the result of the comparison. The sides differ if the ratio is farther from one than
-    /// `tolerated` (0.05 for 5%) and the difference is significant. `corrected` is the p-value of
-    /// this comparison, corrected by [`false_discovery`].
+    /// Decides the result of the comparison. The sides differ if the ratio differs from 1 by more
+    /// than `tolerated` (0.05 for 5%) and the difference is significant. `corrected` is the p-value
+    /// of this comparison, corrected by [`false_discovery`].
     pub fn difference(&self, tolerated: f64, corrected: f64) -> Difference {
         let limit = 1.0 + tolerated;
         if self.ratio.low >= 1.0 / limit && self.ratio.high <= limit {

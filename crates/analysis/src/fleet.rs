@@ -36,8 +36,8 @@ const FREEDOM_MAX: f64 = 12.0;
 /// Ratio of the standard error of a median to that of a mean: the square root of pi / 2.
 const ERROR_OF_MEDIAN: f64 = 1.253_314;
 
-/// The mean of many numbers 1 / p, minus the logarithm of their number, follows a Landau
-/// distribution (see [`any_of`]). This is the location parameter of the distribution.
+/// Location parameter of a Landau distribution. The mean of n values 1 / p, minus the logarithm of
+/// n, follows this distribution if n is large (see [`any_of`]).
 const LOCATION: f64 = 0.874;
 
 /// The value of a host compared with all hosts.
@@ -46,7 +46,8 @@ pub struct Standing {
     /// The host's value divided by the median of all hosts, with its 95% interval. The interval
     /// covers the error of the host's value and the error of the median.
     pub ratio: Interval,
-    /// Probability that the value of a host without a fault is at least as far from the median.
+    /// Probability that the value of a host without a fault is at least as far from the median as
+    /// the value of this host.
     pub p_value: f64,
 }
 
@@ -91,9 +92,10 @@ pub fn standings(values: &[f64], errors: &[f64], parts: usize) -> Option<Vec<Sta
 }
 
 /// Estimates the noise that all series have in common, from the median of all steps between
-/// successive values. Changes of the level and hosts with more noise therefore hardly count. The
-/// result is combined with the noise of each single series, and `freedom_max` limits its weight.
-/// With few steps, the weight is lower.
+/// successive values. Level changes and a few noisy hosts hardly influence this median. The caller
+/// combines the common noise with the noise of each single series ([`Noise::variance_with`]).
+/// `freedom_max` limits the weight of the common noise in this combination. With few steps, the
+/// weight is lower.
 ///
 /// `None` if fewer than [`HOSTS_MIN`] series have two successive positive values, or if most steps
 /// are zero.
@@ -116,8 +118,8 @@ pub fn common_noise(series: &[Vec<f64>], freedom_max: f64) -> Option<Noise> {
 /// Combines the p-values of a host into the probability that chance explains all of its values. The
 /// result is a harmonic mean (Wilson, The harmonic mean p-value for combining dependent tests, PNAS
 /// 116, 2019). It is low if several values are each a little improbable. Dependence between the
-/// values hardly matters. The mean of many numbers 1 / p has the same tail as a single number 1 /
-/// p, but shifted by the logarithm of their number. This shift is subtracted.
+/// values hardly matters. If n is large, the mean of n values 1 / p has the same tail as a single
+/// value 1 / p, but shifted by the logarithm of n. This shift is subtracted.
 ///
 /// Returns 1 if there are no values.
 pub fn any_of(p_values: &[f64]) -> f64 {
@@ -131,8 +133,8 @@ pub fn any_of(p_values: &[f64]) -> f64 {
 }
 
 /// Returns the probability that `odd_with` or more of the odd hosts share a property by chance
-/// (one-sided exact test of Fisher). `odd` is the number of odd hosts. `with` of `all` hosts have
-/// the property.
+/// (one-sided exact test of Fisher). `odd` is the number of odd hosts, `with` is the number of
+/// hosts that have the property, and `all` is the number of all hosts.
 ///
 /// Returns 1 if the counts contradict each other.
 pub fn chance_of_association(odd_with: u64, odd: u64, with: u64, all: u64) -> f64 {

@@ -59,8 +59,8 @@ pub fn measured(points: &[(u64, f64)], pap: f64) -> Option<u64> {
 
 /// Returns the two sizes between which the half-power point lies, for rates with intervals. At the
 /// first size, the upper bound of the rate exceeds half of `pap`. At the second size, the lower
-/// bound does. Both sizes are found as in [`measured`]. They are equal if no interval contains half
-/// of `pap`.
+/// bound of the rate exceeds half of `pap`. Both sizes are found as in [`measured`]. They are equal
+/// if no interval contains half of `pap`.
 ///
 /// Each size must occur only once. `None` if there is no second size, or if `pap` is not finite and
 /// positive.
@@ -109,7 +109,8 @@ impl HalfPowerFit {
     /// per second): S / (f + s S) = PAP / 2 at S = f / (2 / PAP - s).
     ///
     /// `None` if the asymptotic rate does not exceed PAP / 2, if the fixed time is not positive
-    /// (every size then exceeds PAP / 2), or if `pap_bytes_per_s` is not finite and positive.
+    /// (the rate of every size then exceeds PAP / 2), or if `pap_bytes_per_s` is not finite and
+    /// positive.
     pub fn fit_against(&self, pap_bytes_per_s: f64) -> Option<f64> {
         if !pap_bytes_per_s.is_finite() || pap_bytes_per_s <= 0.0 {
             return None;

@@ -62,14 +62,15 @@ pub struct Binding {
     pub reason: Reason,
 }
 
-/// Returns the bottleneck for a delivered rate (bytes per second): the slowest component whose rate
-/// is within 15% of the delivered rate. If several components are equally slow, the first in
-/// pipeline order is the bottleneck.
+/// Returns the bottleneck for a delivered rate (bytes per second). The delivered rate must be
+/// within 15% of the bottleneck's rate. If this is true for several components, the slowest is the
+/// bottleneck. If several components are equally slow, the first in pipeline order is the
+/// bottleneck.
 ///
 /// The rate of a component is the measured rate, or the advertised rate if it was not measured.
-/// Components without a rate are ignored. Components whose rate the delivered rate exceeds by more
-/// than 15% are also ignored, because they cannot be the limit. `None` if no component is close to
-/// the delivered rate. The request size or the depth is then the limit.
+/// Components without a rate are ignored. A component is also ignored if the delivered rate exceeds
+/// its rate by more than 15%, because such a component cannot be the limit. `None` if the delivered
+/// rate is not close to the rate of any component. The request size or the depth is then the limit.
 pub fn binding(rungs: &[Rung], delivered_bytes_per_s: f64) -> Option<Binding> {
     rungs
         .iter()

@@ -1,10 +1,10 @@
 //! Finds two levels among the values of one quantity, such as trials that are either fast or slow.
 //!
 //! The values are sorted and cut in two where the sum of squared deviations within both parts is
-//! smallest (the two-means method in one dimension). The parts are levels if their means are more
-//! than five standard deviations (of a part) apart. Values with a single level do not pass this
-//! test: the means of the two halves of a normal distribution are 2.6 standard deviations apart,
-//! and the means of the two halves of a uniform distribution 3.5.
+//! smallest (the two-means method in one dimension). The parts are levels if the distance between
+//! their means is more than five standard deviations of a part. Values with a single level do not
+//! pass this test: the distance between the means of the two halves is 2.6 standard deviations for
+//! a normal distribution, and 3.5 standard deviations for a uniform distribution.
 
 use crate::quantile::median;
 

@@ -60,8 +60,8 @@ pub fn huber(residual: f64) -> f64 {
     }
 }
 
-/// A function that maps the logarithms of the parameters and a limit to the residuals (see
-/// [`Problem::residuals`]).
+/// A function that computes the residuals from the logarithms of the parameters and from a limit
+/// (see [`Problem::residuals`]).
 type Residuals<'a> = dyn Fn(&[f64], f64) -> Option<Vec<f64>> + Sync + 'a;
 
 /// A least-squares problem.
@@ -270,8 +270,9 @@ impl<P: Parallel> Problem<'_, P> {
                 at[j] = best.at[j] + sign * by;
                 self.evaluate(at).map(|candidate| candidate.objective())
             };
-            // The derivatives are valid only near the best values. Three variants are therefore
-            // tried, in which the other parameters follow fully, follow by half, or stay unchanged.
+            // `direction` is computed from derivatives, which are valid only near the best values.
+            // Three variants are therefore tried: the other parameters change by the full amount
+            // that the derivatives predict, by half of this amount, or not at all.
             let least = [1.0, 0.5, 0.0].into_iter().filter_map(objective).fold(f64::MAX, f64::min);
             least > limit
         };
@@ -354,9 +355,9 @@ fn solve(mut matrix: Vec<Vec<f64>>, mut right: Vec<f64>) -> Option<Vec<f64>> {
 mod tests {
     use super::*;
 
-    /// Returns the residuals of the model T = f + s S in standard errors of 2%, for sizes in KiB
-    /// and times in microseconds. The true values are f = 100 and s = 2. The third parameter has no
-    /// effect.
+    /// Returns the residuals of the model T = f + s S (in standard errors), for sizes in KiB and
+    /// times in microseconds. The standard error of each time is 2%. The true values are f = 100
+    /// and s = 2. The third parameter has no effect.
     fn line(at: &[f64], _limit: f64) -> Option<Vec<f64>> {
         let truth = |size: f64| 100.0 + 2.0 * size;
         let time = |size: f64| at[0].exp() + at[1].exp() * size;

@@ -15,7 +15,7 @@
 //!
 //! In Zipf's law, the block of rank k is accessed in proportion to `k^-theta`. The self-similar law
 //! is that of Gray et al. (SIGMOD 1994): a fraction h of the blocks gets the fraction 1 - h of the
-//! accesses, and the same applies recursively within that fraction.
+//! accesses. Within these blocks, the same law applies again, and so on.
 
 use std::collections::BTreeMap;
 
@@ -30,10 +30,13 @@ const ZONES_MAX: usize = 4;
 const RANKS_ALONE: u64 = 64;
 /// Number of groups of ranks for each doubling of the rank.
 const GROUPS_PER_DOUBLING: f64 = 6.0;
-/// From this mean on, the Poisson distribution is approximated instead of summed.
+/// If the mean is at least this value, the Poisson distribution is approximated instead of summed.
 const MEAN_APPROXIMATE: f64 = 60.0;
-/// Factor and amount by which a more complex law must lower the distance. The amount is three times
-/// the standard deviation of chi-squared with 12 degrees of freedom.
+/// The margin (factor, amount) in comparisons of distances. For Zipf's law and the self-similar
+/// law, `distance * factor + amount` is computed. Such a law is chosen if this value is below the
+/// distance of even popularity. Zones then replace the chosen law if the distance of the zones is
+/// at most `distance * factor + amount` of the chosen law. The amount is three times the standard
+/// deviation of chi-squared with 12 degrees of freedom.
 const BETTER: (f64, f64) = (1.2, 15.0);
 /// Numbers of steps in the coarse and in the fine search for a parameter.
 const STEPS: (u32, u32) = (40, 30);
@@ -271,7 +274,8 @@ impl Ranges {
     }
 }
 
-/// Returns the probability that a Poisson variable is below each of `counts`, which must ascend.
+/// Returns, for each of `counts`, the probability that a Poisson variable is below this count. The
+/// counts must ascend.
 fn poisson_below(mean: f64, counts: &[u64]) -> Vec<f64> {
     if mean < MEAN_APPROXIMATE {
         let (mut at, mut term, mut sum) = (0_u64, (-mean).exp(), 0.0_f64);
@@ -287,8 +291,8 @@ fn poisson_below(mean: f64, counts: &[u64]) -> Vec<f64> {
         };
         return counts.iter().map(below).collect();
     }
-    // The probability equals that of a gamma variable above `mean`. The cube root of a gamma
-    // variable is nearly normal (Wilson and Hilferty).
+    // The probability equals the probability that a gamma variable with shape `n` is above `mean`.
+    // The cube root of a gamma variable is nearly normal (Wilson and Hilferty).
     let below = |count: &u64| {
         if *count == 0 {
             return 0.0;

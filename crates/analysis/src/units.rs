@@ -116,7 +116,10 @@ pub fn parse_list(
         };
         let (mut value, last) = (parse(first)?, parse(last)?);
         if value == 0 || value > last {
-            return Err(format!("'{part}' is not an ascending range; write 1..32 or 1,2,8"));
+            return Err(format!(
+                "'{part}' is not an ascending range; write a range such as 1..32, or a list such \
+                 as 1,2,8"
+            ));
         }
         while let Some(next) = doubled(value, last) {
             values.push(value);
@@ -127,7 +130,7 @@ pub fn parse_list(
     Ok(values)
 }
 
-/// Returns twice `value`, or None if the result is above `last`.
+/// Returns `2 * value`. None if the result is above `last`.
 fn doubled(value: u64, last: u64) -> Option<u64> {
     value.checked_mul(2).filter(|next| *next <= last)
 }

@@ -34,7 +34,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut out = io::stdout();
     writeln!(
         out,
-        "per read: no recorder {alone:.0} ns, not watched {beside:.0} ns, watched {recorded:.0} ns"
+        "time per read: {alone:.0} ns without a recorder, {beside:.0} ns with a recorder that does \
+         not watch this process, {recorded:.0} ns with a recorder that watches this process"
     )?;
     writeln!(out, "lost events: {:?}", recorder.lost())?;
     while recorder.read(4096, |_| {}) > 0 {}

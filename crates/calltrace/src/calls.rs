@@ -35,9 +35,9 @@ pub enum At {
     /// The offset is the file position after the call, minus the number of bytes that the call
     /// moved.
     Position,
-    /// Like [`At::Position`], unless the program passes a pointer to an offset. The offset is then
-    /// unknown. The array contains the index of this pointer argument for the first and for the
-    /// second descriptor, or None if the call has no such argument.
+    /// Like [`At::Position`], but the offset is unknown if the program passes a pointer to an
+    /// offset. Element 0 is the index of this pointer argument for the first descriptor, and
+    /// element 1 for the second descriptor. None if the call has no such argument.
     PositionUnless([Option<usize>; 2]),
     /// The request has no offset.
     Nowhere,

@@ -9,8 +9,8 @@ use crate::record::Inode;
 pub struct Filter {
     /// Device numbers of the file systems whose files are recorded.
     pub file_systems: Vec<u32>,
-    /// Device numbers of the block devices that are recorded. This includes system calls on the
-    /// device files and requests of the block layer.
+    /// Device numbers of the block devices that are recorded. Two kinds of events are recorded for
+    /// these devices: system calls on the device file, and requests in the block layer.
     pub devices: Vec<u32>,
 }
 

@@ -83,8 +83,8 @@ pub struct FaultLayout {
     pub mapping_host: i32,
 }
 
-/// All offsets for the running kernel. A field is None if this kernel does not support recording
-/// the events that need the offsets in the field.
+/// All offsets for the running kernel. An optional field has the offsets for one kind of event. It
+/// is None if such events cannot be recorded on this kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
     pub file: FileLayout,

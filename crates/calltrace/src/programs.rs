@@ -29,7 +29,7 @@ pub const CHILDREN_WATCHED: u64 = 2;
 /// Value in [`Maps::watched`]: the process is no longer watched.
 pub const NOT_WATCHED: u64 = 0;
 
-/// Replaces the offset of an argument in the result of [`action`] if the call has no such argument.
+/// Value that [`action`] encodes for an argument that the call does not have.
 const NO_ARGUMENT: u64 = 0xFF;
 
 /// The reason why events were lost. The value of the variant is the index in [`Maps::lost`].
@@ -54,7 +54,7 @@ impl Lost {
             Lost::Records => "events that arrived while the buffer was full",
             Lost::InProgress => "requests that started while too many requests were in progress",
             Lost::Processes => "processes beyond the limit of 65,536 watched processes",
-            Lost::Batch => "requests of libaio beyond the first 128 requests of a call",
+            Lost::Batch => "libaio requests beyond the first 128 that one call submits or reaps",
         }
     }
 }
@@ -76,7 +76,7 @@ pub struct Maps {
 }
 
 impl Maps {
-    /// Creates the maps and enters the traced system calls.
+    /// Creates the maps, and writes how to trace each system call into [`Maps::actions`].
     pub fn new(traced: &[Traced]) -> io::Result<Maps> {
         let maps = Maps {
             watched: Map::new(MapKind::Hash, 4, 8, PROCESSES_MAX)?,
@@ -145,7 +145,7 @@ pub fn of_processes(context: &Context<'_>) -> Vec<Program> {
 }
 
 /// Returns the programs that record the block layer's requests for all processes. The result is
-/// empty if this kernel does not support this.
+/// empty if these requests cannot be recorded on this kernel.
 pub fn of_devices(context: &Context<'_>) -> Vec<Program> {
     let layout = context.layout.block;
     let programs =

@@ -209,7 +209,7 @@ fn check_namespace(spec: &RecorderSpec) -> Result<(), Declined> {
     match namespace {
         Ok(namespace) if spec.calls && namespace != Path::new(FIRST_NAMESPACE) => {
             Err(Declined::of_rights(
-                "halfpower runs in a container with separate process ids",
+                "halfpower is running in a container with separate process ids",
                 "run halfpower on the host, where the processes of the container can be watched",
             ))
         }

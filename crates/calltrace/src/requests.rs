@@ -68,8 +68,8 @@ impl Requests {
         Requests::of(None)
     }
 
-    /// Creates a converter like [`Requests::new`] that only reports requests to these files and
-    /// devices.
+    /// Creates a converter like [`Requests::new`]. The converter reports only requests to the files
+    /// and devices of `filter`.
     pub fn only(filter: Filter) -> Requests {
         Requests::of(Some(filter))
     }
@@ -350,8 +350,8 @@ impl Requests {
         if !self.is_recorded(inode) {
             return None;
         }
-        // The process that issued the request may not be watched, so its open files are not looked
-        // up.
+        // It is possible that the process that issued the request is not watched. Its open files
+        // are therefore not looked up.
         self.files.entry(inode).or_insert_with(|| {
             self.file_names.push(unnamed(inode));
             FileId(self.file_names.len() as u32 - 1)

@@ -183,7 +183,9 @@ impl Check {
         Ok(verdict::compare(&self.side, &now, terms.tolerated))
     }
 
-    /// Returns a job that opens the target as the points of this group need it.
+    /// Returns a job for all points of a group. The job reads, writes or does both, as the points
+    /// require. It has the caching of the group, and the largest request size, file size and run
+    /// time of the points.
     fn job(&self, group: &Group, terms: &Terms) -> Outcome<Job> {
         let workloads = || group.points.iter().map(|point| &point.key.workload);
         let reads = workloads().any(|workload| workload.read_percent > 0);

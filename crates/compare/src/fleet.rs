@@ -153,8 +153,8 @@ mod tests {
         judge::judged(&contents(measure, firmware), 0.05).remove(0).model
     }
 
-    /// Returns a model of a fleet with the rates that `rate` returns. The second workload has the
-    /// rate of the next day.
+    /// Returns the verdicts on hosts whose rate on each day is given by `rate`. The second workload
+    /// has the rate of the following day.
     fn with_rates(
         rate: impl Fn(usize, i64) -> f64,
         firmware: impl Fn(usize) -> &'static str,
@@ -248,7 +248,7 @@ mod tests {
         );
         let text = lines(&document(model)).join("\n");
         assert!(text.contains("p99 2.99"), "{text}");
-        assert!(text.contains("trials scatter by 12.0%, 12."), "{text}");
+        assert!(text.contains("trials scatter by 12.0%, which is 12."), "{text}");
     }
 
     #[test]
@@ -264,7 +264,7 @@ mod tests {
         let [(host, verdict, 2, Some(_))] = odd(&model)[..] else { panic!("{:?}", odd(&model)) };
         assert_eq!((host, verdict), ("host4", Oddness::Slower));
         let text = lines(&document(model)).join("\n");
-        assert!(text.contains("0.9") && text.contains("times its rate before"), "{text}");
+        assert!(text.contains("0.9") && text.contains("times its earlier value"), "{text}");
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //!
 //! The rate of a run is the median of its trials. The trials do not count separately, because they
 //! are not independent. A change is found if there are at least three runs before and after it, and
-//! if the probability that it is due to chance is at most 1%, corrected for the number of possible
-//! times (Bonferroni). The runs before and after a change are then searched for further changes.
+//! if the probability that it is due to chance is at most 1%, corrected for the number of tested
+//! places between runs (Bonferroni). The runs before and after a change are then searched for
+//! further changes.
 
 use analysis::units;
 use std::collections::BTreeMap;
@@ -25,7 +26,8 @@ use crate::side::{self, RunFacts, Side};
 
 /// Minimum number of runs before and after a change.
 pub(crate) const RUNS_MIN: usize = 3;
-/// Maximum probability that a change is due to chance, corrected for the number of possible times.
+/// Maximum probability that a change is due to chance, corrected for the number of tested places
+/// between runs.
 const PROBABILITY_MAX: f64 = 0.01;
 
 /// Selects the points that are shown.
@@ -89,13 +91,14 @@ pub struct ChangeOverTime {
     pub run: i64,
     /// Start of the first run after the change (ns since 1970).
     pub started_unix_ns: i64,
-    /// Rate after the change divided by the rate before.
+    /// Rate after the change, divided by the rate before the change.
     pub ratio: f64,
     /// Lower bound of the ratio (95%).
     pub ratio_low: f64,
     /// Upper bound of the ratio (95%).
     pub ratio_high: f64,
-    /// Probability that the change is due to chance, corrected for the number of possible times.
+    /// Probability that the change is due to chance, corrected for the number of tested places
+    /// between runs.
     pub probability: f64,
     /// Facts that differ between the last run before the change and the first run after it: name,
     /// value before, value after.
@@ -274,8 +277,9 @@ fn history(runs: &[RunFacts], series: Series) -> PointHistory {
 }
 
 /// Finds the changes of a series. For each change, returns the index of the first rate after the
-/// change, and a test that compares the rates up to the next change with the rates since the
-/// previous change. The p-value is corrected for the number of possible times.
+/// change, and a test. The test compares the rates between the previous change and this change with
+/// the rates between this change and the next change. The p-value is corrected for the number of
+/// tested places between rates.
 fn moments(rates: &[f64]) -> Vec<(usize, RatioTest)> {
     let indices = change_indices(rates, None);
     let edges: Vec<usize> =

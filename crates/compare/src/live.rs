@@ -105,17 +105,17 @@ pub fn plan(contestants: &[Contestant], terms: &Terms) -> Outcome<Vec<String>> {
     for contestant in contestants {
         check(contestant)?;
         let Some(job) = contestant.job() else {
-            lines.push(format!("run the command {}", contestant.name));
+            lines.push(format!("would run the command {}", contestant.name));
             continue;
         };
         let preparation = bench::preparation(job)?;
-        lines.push(format!("measure {}", contestant.name));
+        lines.push(format!("would measure {}", contestant.name));
         lines.extend(preparation.lines.iter().map(|line| format!("  {line}")));
         lines.extend(preparation.destroys.iter().map(|what| format!("  destroy {what}")));
     }
     lines.push(format!(
-        "repeat in turn for at most {1}, until the ratio of the rates is known within {0}%; \
-         nothing was done",
+        "would repeat these measurements in turn, for at most {1}, until the ratio of the rates is \
+         known to within {0}%; nothing was done",
         units::count(100.0 * terms.until),
         units::time(terms.budget_ns as f64)
     ));
@@ -212,7 +212,8 @@ fn rounds(lab: &Lab, ready: &mut [Ready<'_>], terms: &Terms) -> Outcome<(u32, bo
         round += 1;
         let (widest, narrow) = width(ready, terms.until);
         is_narrow = narrow;
-        message = format!("round {round}: ratio of the rates known within {:.1}%", 100.0 * widest);
+        message =
+            format!("round {round}: the ratio of rates is known to within {:.1}%", 100.0 * widest);
         if clock.now_ns() - start_ns >= terms.budget_ns {
             break;
         }
@@ -309,7 +310,7 @@ impl<'a> Ready<'a> {
             .is_some_and(|last| last.started_unix_ns >= trial.started_unix_ns)
             || trial.started_unix_ns == 0
         {
-            // A simulated system has only virtual time, so the current time is used.
+            // A simulated system has only virtual time, so the current time becomes the start.
             trial.started_unix_ns = ioengine::clock::unix_ns();
         }
         if self.setting.is_some() {

@@ -36,8 +36,8 @@ pub fn section(comparisons: &[Comparison]) -> Option<Section> {
     (!blocks.is_empty()).then(|| Section {
         id: "sides".to_owned(),
         title: "Curves of all sides".to_owned(),
-        lead: "Each side is a curve. The baseline is dashed. Click on a name in a legend to hide \
-               or show its curve."
+        lead: "Each curve shows one side of the comparison. The baseline is dashed. Click on a \
+               name in a legend to hide or show its curve."
             .to_owned(),
         blocks,
     })

@@ -370,7 +370,7 @@ fn rates_of(store: &Store, rows: &[RunRow]) -> Outcome<Vec<Point>> {
 }
 
 /// Splits `FILE:RUN` into the file and the run. If `name` has no run, the newest run is selected.
-/// If it has no file, the run is in `db`.
+/// If `name` has no file, the run is in `db`.
 fn place_of<'a>(name: &'a str, db: &Path) -> (PathBuf, &'a str) {
     let is_file = |text: &str| text.ends_with(".db") || Path::new(text).is_file();
     if is_file(name) {

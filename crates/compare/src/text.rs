@@ -129,7 +129,7 @@ pub fn verdict(change: &Change) -> String {
         (Verdict::Worse, _) => "higher".to_owned(),
         (Verdict::Same, _) => "same".to_owned(),
         (Verdict::CannotTell, _) if change.test.is_none() => {
-            "cannot tell: each side has only one trial; use --trials 3 or more on both".to_owned()
+            "cannot tell: each side has only one trial; use --trials 3 or more for both".to_owned()
         }
         (Verdict::CannotTell, Some(trials)) => {
             format!(
@@ -138,7 +138,7 @@ pub fn verdict(change: &Change) -> String {
             )
         }
         (Verdict::CannotTell, None) => {
-            "cannot tell: too noisy for any number of trials up to 10000".to_owned()
+            "cannot tell: too noisy even for 10000 trials on each side".to_owned()
         }
     }
 }
@@ -193,7 +193,7 @@ fn missing(comparison: &Comparison) -> Vec<String> {
         [one] => Some(format!("only {name} measured {one}")),
         [first, rest @ ..] => {
             let more = units::counted(rest.len() as u64, "more point");
-            Some(format!("only {name} measured {first}, and {more}"))
+            Some(format!("only {name} measured these points: {first}, and {more}"))
         }
     };
     let before = of(&comparison.before_name, &comparison.only_before);

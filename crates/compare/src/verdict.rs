@@ -196,7 +196,7 @@ fn values(point: &Point, quantity: Quantity) -> Option<Vec<(i64, f64)>> {
     point.unsoaked().iter().map(value).collect()
 }
 
-/// Checks whether the trials ran in pairs of one trial of each side.
+/// Checks whether the trials ran in pairs. A pair consists of one trial of each side.
 fn are_pairs(a: &[(i64, f64)], b: &[(i64, f64)]) -> bool {
     let sides = a.iter().map(|(at, _)| (*at, 0)).chain(b.iter().map(|(at, _)| (*at, 1)));
     let mut order: Vec<(i64, u8)> = sides.collect();

@@ -12,7 +12,8 @@
 //!    is disabled, the spinners are not moved.
 //!
 //! If neither method works, the soaker refuses to start. A control group deeper in the hierarchy
-//! would be idle only within its parent group. Groups that killed soakers left behind are removed.
+//! would be idle only within its parent group. A killed soaker leaves its control group behind, and
+//! the next soaker removes this group.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -65,7 +66,10 @@ impl Isolation {
         };
         if !in_root_task_group(hierarchy.as_ref()) {
             return Err(Declined::new(
-                format!("idle priority would apply only within this control group ({obstacle})"),
+                format!(
+                    "idle priority would apply only within this control group, not to the whole \
+                     machine ({obstacle})"
+                ),
                 "run as root outside containers, on Linux 5.15 or later",
             ));
         }
@@ -148,7 +152,7 @@ impl Drop for IdleGroup {
     }
 }
 
-/// Removes the control groups that dead soakers left behind.
+/// Removes the control groups of soakers that have ended.
 fn remove_leftovers(root: &Path) {
     let Ok(entries) = fs::read_dir(root) else { return };
     for entry in entries.flatten() {

@@ -64,9 +64,9 @@ pub struct CpuUsage {
     pub machine_ns: Option<u64>,
     /// Interrupt time of the whole machine.
     pub interrupt_ns: Option<u64>,
-    /// User time of other processes. It is the load of other programs, because kernel threads that
-    /// work for this process have no user time. The kernel estimates this time from samples, and it
-    /// tends to be too low.
+    /// User time of other processes, as a measure of the load by other programs. Their system time
+    /// is not included, because kernel threads that work for this process have only system time.
+    /// The kernel estimates user time from samples, and the estimate tends to be too low.
     pub others_user_ns: Option<u64>,
     /// Steal time, summed over CPUs.
     pub stolen_ns: Option<u64>,

@@ -48,7 +48,7 @@ mod tests {
         let during = std::thread::scope(|scope| {
             (0..threads).for_each(|_| drop(scope.spawn(spin)));
             spin();
-            // The statistics of a thread disappear when it ends, so they are read before.
+            // The statistics of a thread disappear when it ends, so they are read before its end.
             run_delay_ns().unwrap_or(0)
         });
         assert!(during > before, "{before} {during}");

@@ -2,18 +2,20 @@
 //! each CPU, lose while the work runs.
 //!
 //! A soaker takes all CPU time that no other process wants and counts it in calibrated units of
-//! work, as in the sequential I/O studies. The CPU time that the soaker does not get is the cost of
-//! the work. This cost includes time that process accounting misses: kernel threads, interrupts,
-//! and gaps between samples.
+//! work, as in Chung et al. (Windows 2000 Disk IO Performance, MS-TR-2000-55, 2000). The CPU time
+//! that the soaker does not get is the cost of the work. This cost includes time that process
+//! accounting misses: kernel threads, interrupts, and gaps between samples.
 //!
-//! Three faults of older soakers are avoided:
-//! - Priority: The spinners rank below every task group of the machine, not only last within their
-//!   own group (module `isolation`).
-//! - Calibration: Units are calibrated by CPU time instead of elapsed time, and the lowest cost of
-//!   several windows is used, so that other load does not distort the units. All CPUs are
+//! Older soakers have three faults. This soaker avoids the first two, and the caller can measure
+//! the effect of the third:
+//! - Priority: An older soaker ranks last only within its own task group. These spinners rank below
+//!   every task group of the machine (module `isolation`).
+//! - Calibration: Other load distorts the units of an older soaker. Here, units are calibrated by
+//!   CPU time instead of elapsed time, and the lowest cost of several windows is used. All CPUs are
 //!   calibrated together, in the same turbo and SMT state as in later measurements.
-//! - Side effect: A soaker keeps CPUs from sleeping, which saves the cost of waking them. To show
-//!   this effect, alternate trials with and without a soaker, and report the difference.
+//! - Side effect: A soaker keeps CPUs awake, so the measured cost of the work lacks the cost of
+//!   waking them. To show this effect, alternate trials with and without a soaker, and report the
+//!   difference.
 //!
 //! The spinners are child processes, so their time is not charged to this process. Doubtful results
 //! are refused ([`Declined`]) or flagged ([`SoakerReading::suspect`]).
@@ -37,9 +39,10 @@ const WINDOWS: usize = 6;
 /// Maximum duration of a calibration (ns). Windows are added until enough of them agree or this
 /// time is over.
 const CALIBRATION_MAX_NS: u64 = 1_000_000_000;
-/// Calibration succeeds if the lowest costs of this many windows differ by at most [`MAX_SPREAD`].
+/// Number of the cheapest windows that are compared. The calibration succeeds if the costs of these
+/// windows differ by at most [`MAX_SPREAD`].
 const AGREEING_WINDOWS: usize = 3;
-/// Maximum difference between the costs of agreeing windows, as a share of the lowest cost.
+/// Maximum difference between the costs of the cheapest windows, as a share of the lowest cost.
 const MAX_SPREAD: f64 = 0.10;
 /// Minimum number of units of work in a window (about 4 ms of work). Windows with fewer units are
 /// ignored.
@@ -272,8 +275,9 @@ fn lock_machine() -> Result<UnixDatagram, Declined> {
         .and_then(|address| UnixDatagram::bind_addr(&address));
     bound.map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Declined::new(
-            "another soaker is running on this machine, so each would lose idle time to the other",
-            "wait for it to end",
+            "another soaker is running on this machine, and two soakers would take idle time from \
+             each other",
+            "wait until the other soaker ends",
         ),
         _ => Declined::new(
             format!("cannot check for other soakers on this machine: {error}"),
@@ -285,7 +289,8 @@ fn lock_machine() -> Result<UnixDatagram, Declined> {
 fn cannot_start(error: &io::Error) -> Declined {
     Declined::new(
         format!("the spinner processes cannot be set up: {error}"),
-        "allow child processes (ulimit -u) and changes of CPU affinity and scheduling policy",
+        "raise the limit on processes (ulimit -u), and allow the system calls sched_setaffinity \
+         and sched_setscheduler",
     )
 }
 
@@ -324,8 +329,9 @@ impl Calibration {
     }
 }
 
-/// Returns the lowest CPU time per unit of all windows (ns), and the relative spread of the
-/// [`AGREEING_WINDOWS`] lowest times. `None` if too few windows have enough units.
+/// Computes the CPU time per unit in each window. Returns the lowest of these times (ns), and the
+/// relative spread of the [`AGREEING_WINDOWS`] lowest times. `None` if too few windows have enough
+/// units.
 fn least_cost(windows: impl Iterator<Item = Progress>) -> Option<(f64, f64)> {
     let mut costs_ns: Vec<f64> = windows
         .filter(|window| window.units >= MIN_UNITS && window.cpu_ns > 0)
@@ -378,14 +384,15 @@ fn suspect_reason(spinner: &SpinnerInterval, elapsed_ns: f64) -> Option<String> 
     let share = spinner.worked_ns / elapsed_ns;
     if share > 1.0 + TOLERANCE {
         return Some(format!(
-            "CPU {cpu} appears to be {:.1}% idle, so its clock rate has changed; calibrate again",
+            "CPU {cpu} appears to be {:.1}% idle, which is impossible: its clock rate has changed \
+             since the calibration; calibrate and measure again",
             share * 100.0
         ));
     }
     if spinner.worked_ns > spinner.charged_ns * (1.0 + TOLERANCE) + TICKS_NS {
         return Some(format!(
             "the spinner of CPU {cpu} did more work than its CPU time allows, because the clock \
-             rate has changed; calibrate again"
+             rate has changed; calibrate and measure again"
         ));
     }
     let idle_ns = spinner.idle_ns? as f64;

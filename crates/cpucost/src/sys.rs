@@ -273,8 +273,8 @@ impl Drop for SharedBoard {
 pub(crate) fn fork_spinners(board: &SharedBoard) -> io::Result<Vec<i32>> {
     // SAFETY: sigset_t is plain bits; both sets are filled before they are used.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: both pointers are to live sets. Signals are blocked before the fork, so that no
-    // signal handler of the parent ever runs in a child.
+    // SAFETY: `all` and `before` are local variables, so the pointers are valid during the calls.
+    // Signals are blocked before the fork, so no signal handler of the parent ever runs in a child.
     unsafe {
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
@@ -339,7 +339,7 @@ fn first_spinner(board: &SharedBoard, parent: i32) -> ! {
     }
     match own {
         Some(spinner) => spin_forever(spinner, parent),
-        // SAFETY: _exit ends the process without running anything.
+        // SAFETY: _exit is async-signal-safe and ends the process without running exit handlers.
         None => unsafe { libc::_exit(0) },
     }
 }
@@ -424,7 +424,7 @@ pub(crate) fn wait_for(pid: i32) -> io::Result<(libc::c_int, u64, u64)> {
     // SAFETY: rusage is plain integers, for which zero is a valid value.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     loop {
-        // SAFETY: both pointers are to live values that the kernel may write to.
+        // SAFETY: `status` and `usage` are local variables that the kernel may write to.
         match check(unsafe { libc::wait4(pid, &mut status, 0, &mut usage) }) {
             Ok(_) => return Ok((status, ns(usage.ru_utime), ns(usage.ru_stime))),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

@@ -167,7 +167,7 @@ fn stated_idle_share(cpu: usize, milliseconds: u64) -> f64 {
 }
 
 /// Repeats an attempt until it succeeds, and panics after `ATTEMPTS` failures. A soaker must refuse
-/// to calibrate on a machine that is too busy, so this does not count as a failure.
+/// to calibrate on a machine that is too busy, so such a refusal does not count as a failure.
 fn in_some_attempt(mut attempt: impl FnMut() -> Result<(), String>) {
     const MOMENTS: usize = 10;
     let mut failures = Vec::new();
@@ -203,8 +203,8 @@ fn state_and_parent(pid: u32) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// Checks that the soaker reports `cpu` as busy. For another CPU, the soaker must report about the
-/// same idle share that `/proc/stat` shows before and after the reading.
+/// Checks that the soaker reports `cpu` as busy. For another CPU, the idle share that the soaker
+/// reports must be close to the idle share in `/proc/stat`, read before and after.
 fn assert_that_a_busy_cpu_reads_busy(cpu: usize) {
     let other = *allowed_cpus().iter().find(|&&allowed| allowed != cpu).unwrap();
     in_some_attempt(|| {
@@ -353,7 +353,8 @@ impl Account {
         Account { at_ns: clock::now_ns(), idle_ns, load_ns: load.charged_ns() }
     }
 
-    /// Returns the shares of idle time and of the load since an earlier reading.
+    /// Returns two shares of the time that has passed since an earlier reading: the share during
+    /// which the CPU was idle, and the share during which the CPU ran the load.
     fn shares_since(&self, earlier: &Account) -> (f64, f64) {
         let elapsed = (self.at_ns - earlier.at_ns) as f64;
         let share = |now: u64, then: u64| (now - then) as f64 / elapsed;
@@ -404,9 +405,9 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// Returns the median error of the idle share over several rounds: first compared with the CPU time
-/// of the load, then compared with `/proc/stat`. If too few rounds are valid, prints the reason and
-/// returns `None`.
+/// Returns two median errors of the idle share over several rounds: the error against the CPU time
+/// of the load, and the error against `/proc/stat`. The second error is omitted if it is unknown in
+/// a round. If too few rounds are valid, prints the reason and returns `None`.
 fn errors(place: &str, cpu: usize, load: &Helper) -> Option<Vec<f64>> {
     let mut soaker = start_soaker()?;
     let measured = calibrate(&mut soaker).and_then(|()| {

@@ -1,6 +1,6 @@
-//! Provides the checks that all importers of other tools' results use: for example, whether a
-//! number is whole, whether the database can store it, and whether a file is complete. The callers
-//! add the path of the file to error messages.
+//! Provides checks for the importers of other tools' results. For example, these functions check
+//! that a number is whole, that the database can store the number, and that a file is complete. The
+//! callers add the path of the file to error messages.
 
 use lab::failure::{Failure, Outcome};
 use lab::point::Trial;

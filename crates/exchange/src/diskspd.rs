@@ -253,8 +253,8 @@ impl Load {
 
     fn key(&self, trial: &Trial) -> PointKey {
         let workload = Workload {
-            // With a depth above 1, diskspd uses overlapped I/O: a thread has several outstanding
-            // requests.
+            // With a depth above 1, a thread of diskspd has several outstanding requests
+            // (overlapped I/O), as with libaio.
             engine_kind: if self.depth > 1 { EngineKind::Libaio } else { EngineKind::Sync },
             pattern: if self.is_random { Pattern::Random } else { Pattern::Sequential },
             read_percent: 100 - self.write_percent,

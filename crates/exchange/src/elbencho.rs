@@ -26,7 +26,7 @@ const MIB: f64 = 1_048_576.0;
 /// Maximum duration of a phase (ms), which is more than a century.
 const TIME_MAX_MS: u64 = 1 << 42;
 /// Maximum relative difference between the amount in a line and the same amount computed from the
-/// rate or the IOPS, in addition to rounding errors.
+/// rate or the IOPS. Differences due to rounding do not count.
 const TOLERANCE: f64 = 0.05;
 /// Columns that the header must have.
 const COLUMNS: [&str; 16] = [
@@ -107,7 +107,7 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let missing = ["latencies (the file has no percentiles)", "CPU time", "the rate over time"];
     let others = [
         passed_over.then_some("phases of directories and files (MKDIRS, STAT ...)"),
-        is_idle.then_some("lines of reads and writes without requests"),
+        is_idle.then_some("read and write phases in which no request completed"),
         (!has_start).then_some("the start time (there is no readable date, so 1970 is stored)"),
     ];
     Ok(vec![Imported {
@@ -242,7 +242,8 @@ impl<'a> Line<'a> {
             (number("IOPS [last]", NUMBER_MAX)?, number("MiB/s [last]", NUMBER_MAX)?);
         let whole = number("IOs [last]", NUMBER_MAX)?;
         let block_bytes = self.setting("block size", u64::from(u32::MAX))? as f64;
-        // The last block of a file may be smaller than the block size, so the mean is computed.
+        // The last block of a file may be smaller than the block size, so the mean request size is
+        // used.
         let file_bytes = self.number("file size", NUMBER_MAX)?.unwrap_or(0) as f64;
         let blocks = (file_bytes / block_bytes).ceil();
         let mean_bytes = if file_bytes > 0.0 { file_bytes / blocks } else { block_bytes };
@@ -256,8 +257,8 @@ impl<'a> Line<'a> {
             let (least, most) = (least * seconds[0], most * seconds[1]);
             if least > bytes[1] * (1.0 + TOLERANCE) || most * (1.0 + TOLERANCE) < bytes[0] {
                 return Err(self.failed(&format!(
-                    "{prefix}MiB [last] {mib} contradicts {prefix}{name} [last], block size and \
-                     time"
+                    "{prefix}MiB [last] = {mib} contradicts the values of {prefix}{name} [last], \
+                     block size and time"
                 )));
             }
         }
@@ -307,7 +308,7 @@ impl<'a> Line<'a> {
             request_bytes: self.setting("block size", most)? as u32,
             depth,
             threads: u32::try_from(all_threads)
-                .map_err(|_| self.failed("hosts times threads is too large"))?,
+                .map_err(|_| self.failed("the product of hosts and threads is too large"))?,
             region_bytes,
             ..Workload::default()
         };
@@ -448,7 +449,7 @@ mod tests {
             (",4096,", ",8796093022208,", "MiB [last]"),
             (",4096,", ",4.096,", "MiB [last]"),
             ("1,8,1,4,", "1,100000000000000000,1,4,", "threads"),
-            ("1,8,1,4,", "4294967295,8,1,4,", "hosts times threads"),
+            ("1,8,1,4,", "4294967295,8,1,4,", "the product of hosts and threads"),
             (",,4,1,0", ",,1.5,1,0", "IO depth"),
             (",,4,1,0", ",,,1,0", "IO depth"),
             (",1,0,,4", ",yes,0,,4", "direct IO"),

@@ -32,7 +32,7 @@ pub enum Format {
     Parquet,
     /// Metrics for Prometheus.
     Prometheus,
-    /// Trace lines in the format of SQLIO, the tool of the sequential I/O studies.
+    /// Trace lines in the format of SQLIO, the disk benchmark of Chung et al. (2000).
     Sqlio,
 }
 
@@ -152,7 +152,8 @@ pub struct Interruptible<'a> {
 
 impl Write for Interruptible<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // After an error of the kind `Interrupted`, writers would try again.
+        // The error must not have the kind `Interrupted`, because writers repeat a write after such
+        // an error.
         if self.interrupt.is_set() {
             Err(io::Error::other("interrupted"))
         } else {

@@ -139,7 +139,7 @@ impl ImportedRun {
     }
 }
 
-/// Returns true if a file may be the output of another tool: a file that is neither empty nor an
+/// Returns true if a file may be the output of another tool. Such a file is neither empty nor an
 /// SQLite database.
 pub fn is_foreign(path: &Path) -> bool {
     let mut head = [0; 16];

@@ -1,5 +1,5 @@
-//! Defines how halfpower stores the results of another tool: as points and trials, with a list of
-//! the information that the tool did not report.
+//! Converts the results of another tool to points and trials, which halfpower stores. The
+//! information that the tool did not report is listed.
 //!
 //! The tool's output is stored with the run, so that an export in the same format loses nothing.
 //! The uuid of the run is computed from this output, so that a second import of the same file is

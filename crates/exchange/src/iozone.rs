@@ -18,7 +18,7 @@ use crate::imported::{self, Imported, Trials, UNKNOWN_HOST};
 
 /// Text at the start of iozone's output.
 const BANNER: &str = "Performance Test of File I/O";
-const REMEDY: &str = "import the unchanged output of iozone, with all spaces";
+const REMEDY: &str = "import the unchanged output of iozone, including all spaces";
 
 /// Name of this format in the database.
 pub const FORMAT: &str = "iozone-table";
@@ -94,8 +94,8 @@ pub fn read(text: &str) -> Outcome<Vec<Imported>> {
     let version =
         text.split_once("$Revision: ").and_then(|(_, rest)| rest.split_whitespace().next());
     let missing = [
-        "the first write of each file that was rewritten",
-        "rereads and the tests backward, stride, record rewrite, fwrite and fread",
+        "the rate of the first write of a file that was also rewritten",
+        "results of rereads, and of the tests backward, stride, record rewrite, fwrite and fread",
         "latencies",
         "CPU time",
         "the rate over time",

@@ -43,7 +43,7 @@ const GAUGES: [Gauge; 6] = [
     ("halfpower_cpu_seconds_per_request", "CPU time of the process per request.", |_, point| {
         point.cpu_lower_ns().filter(|ns| *ns > 0.0).map(|ns| ns / 1e9)
     }),
-    ("halfpower_trials", "Number of trials that ran without a CPU soaker.", |_, point| {
+    ("halfpower_trials", "Number of trials that the medians are computed from.", |_, point| {
         Some(point.unsoaked().len() as f64)
     }),
     ("halfpower_valid", "Whether the result is valid (1) or not (0).", |_, point| {

@@ -183,7 +183,7 @@ mod tests {
             let expected: Vec<Vec<String>> =
                 csv.records().map(|row| row.unwrap().iter().map(str::to_owned).collect()).collect();
             assert_eq!(rows_of(&path), expected, "{name}");
-            // The imported fio JSON has no intervals. All other tables have rows.
+            // The imported fio JSON has no intervals, so only the table `intervals` is empty.
             assert_eq!(expected.is_empty(), name == "intervals");
         }
     }

@@ -1,5 +1,5 @@
-//! Imports and exports trace files in the format of SQLIO, the benchmark of the papers. Each line
-//! has fourteen fields. The subcommand `classic sqlio` writes the same format.
+//! Imports and exports trace files in the format of SQLIO, the disk benchmark of Chung et al.
+//! (2000). Each line has fourteen fields. The subcommand `classic sqlio` writes the same format.
 //!
 //! Lines with the same settings are trials of one point. A line does not state whether requests
 //! were sequential or random, and has no latencies.
@@ -18,9 +18,9 @@ use crate::imported::{self, Imported, Trials, UNKNOWN_HOST};
 
 /// Name of this format in the database.
 pub const FORMAT: &str = "sqlio-csv";
-/// Bytes per MB in the papers.
+/// Bytes per MB in a trace file.
 const MB: f64 = 1_048_576.0;
-/// Bytes per KB in the papers.
+/// Bytes per KB in a trace file.
 const KB: f64 = 1024.0;
 /// Maximum fraction by which MB/s may exceed IO/s times the block size.
 const EXCESS_MAX: f64 = 0.02;
@@ -186,8 +186,8 @@ fn trial(line: &TraceLine) -> Result<Trial, String> {
     }
 }
 
-/// Formats points as a trace file: a header, then one line for each trial that ran without a CPU
-/// soaker.
+/// Formats points as a trace file: a header, then one line for each trial. Trials with a soaker
+/// (idle-priority spinners on all CPUs) are left out, unless all trials of the point had a soaker.
 pub fn trace(points: &[Point], label: Option<&str>) -> String {
     let mut lines = vec![trace::header()];
     for point in points {

@@ -68,8 +68,8 @@ fn is_named(topic: &Topic, wanted: &str) -> bool {
         || full.is_some_and(|full| has_name(&full))
 }
 
-/// Converts a name to lower case with dashes between the words, and strips the punctuation around
-/// it.
+/// Strips the punctuation around a name, converts the name to lower case, and puts dashes between
+/// the words.
 fn plain(name: &str) -> String {
     let name = name.trim().trim_matches(|c: char| matches!(c, '[' | ']' | ':' | '.' | ','));
     name.to_lowercase().replace([' ', '_'], "-")

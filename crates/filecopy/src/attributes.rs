@@ -193,8 +193,8 @@ pub(crate) fn are_same(keep: Keep, source: &EntryInfo, target: &EntryInfo) -> bo
     owner && mode && are_same_times(source, target)
 }
 
-/// Returns true if the modification times are equal. The target's file system may have rounded its
-/// time down to a multiple of 100 ns or to whole seconds.
+/// Returns true if the modification times are equal. The file system of the target may have rounded
+/// the target's time down to a multiple of 100 ns or to whole seconds.
 pub(crate) fn are_same_times(source: &EntryInfo, target: &EntryInfo) -> bool {
     let ((seconds, ns), (other, other_ns)) = (source.modified, target.modified);
     let is_cut = other_ns % 100 == 0 && ns / 100 == other_ns / 100;

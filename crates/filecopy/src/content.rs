@@ -7,7 +7,7 @@
 const BLOCK_BYTES: usize = 64 << 10;
 /// Prefix that is hashed before a block with data.
 const DATA: [u8; 1] = [1];
-/// Prefix that is hashed before a number of zero blocks.
+/// Prefix that is hashed before the number of consecutive zero blocks.
 const ZEROS: [u8; 1] = [0];
 
 /// Computes the checksum of content that is added in order.

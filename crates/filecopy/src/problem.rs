@@ -14,7 +14,7 @@ pub enum ProblemKind {
     Refused,
     /// A system call failed, or the source changed.
     Failed,
-    /// The data read back from the storage differ from the written data.
+    /// The data that were read back from the storage differ from the data that were written.
     Differs,
     /// The user stopped the copy.
     Stopped,
@@ -94,7 +94,7 @@ pub(crate) fn on(doing: &'static str, path: &Path) -> impl Fn(io::Error) -> Prob
     move |error| Problem::io(doing, &path, &error)
 }
 
-/// Returns a function like [`on`] for errors of `rustix`.
+/// Like [`on`], but the returned function converts errors of `rustix`.
 pub(crate) fn on_errno(doing: &'static str, path: &Path) -> impl Fn(Errno) -> Problem {
     let path = path.to_path_buf();
     move |errno| Problem::io(doing, &path, &errno.into())

@@ -419,8 +419,8 @@ impl Job<'_> {
         }
     }
 
-    /// Sets the attributes and flushes the copy if required. Returns `Ok` with the problem if an
-    /// attribute cannot be set, because the copy is published nevertheless.
+    /// Sets the attributes and flushes the copy if required. If an attribute cannot be set, the
+    /// copy is still published, and the problem is returned in `Ok`.
     fn finish(
         &self,
         new: &File,

@@ -31,8 +31,9 @@ pub(crate) type Failed = (Side, u64, std::io::Error);
 
 impl Buffer {
     /// Creates a buffer for a session. Unless the settings keep copied data in the page cache,
-    /// reads use RWF_DONTCACHE. Writes use this flag only if the session flushes its copies: the
-    /// kernel then writes to the device at once, which shortens the flush but slows down the reads.
+    /// reads use RWF_DONTCACHE. Writes use this flag only if the session also flushes its copies.
+    /// With this flag, the kernel starts writing to the device at once. This shortens the flush,
+    /// but slows down the reads of the source.
     pub fn new(settings: &Settings) -> Buffer {
         let flags = |stays| if stays { ReadWriteFlags::empty() } else { DONT_CACHE };
         Buffer {

@@ -143,7 +143,7 @@ impl Staging {
             name: name.to_owned(),
             inside,
             inode: info.inode,
-            // New file names start above the numbers that the earlier session used.
+            // The numbers in new file names start above the numbers that the earlier session used.
             next: AtomicU64::new(1 << 32),
             kept: false.into(),
             session: Arc::clone(&self.session),
@@ -164,8 +164,8 @@ impl Staging {
         if let Err(error) = notes.and_then(|notes| notes.note(token, &full, inode)) {
             let cause = ioengine::error::cause(&error);
             settings.note(format!(
-                "{} could not be recorded ({cause}), so halfpower clean cannot find it; if this \
-                 copy is killed, remove this directory by hand",
+                "the directory {} could not be recorded ({cause}), so 'halfpower clean' cannot \
+                 find the directory; if this copy is killed, remove the directory by hand",
                 path.display()
             ));
         }
@@ -181,7 +181,8 @@ impl Staging {
         lock(&self.directories).retain(|_, private| !lies_there(private));
     }
 
-    /// Drops all private directories, which removes those that no file uses.
+    /// Drops the session's references to all private directories. Directories that no file uses are
+    /// thereby removed.
     pub fn close(&self) {
         lock(&self.directories).clear();
     }
@@ -224,8 +225,8 @@ fn is_private(info: &EntryInfo) -> bool {
     info.mode & 0o077 == 0
 }
 
-/// Checks whether a directory has the same owner as `probe`, a new private directory, and is at
-/// least as private.
+/// Compares a directory with `probe`, which is a new private directory. Returns true if both have
+/// the same owner, and the directory is at least as private as `probe`.
 fn is_like(directory: &EntryInfo, probe: &EntryInfo) -> bool {
     directory.uid == probe.uid && (is_private(directory) || !is_private(probe))
 }

@@ -70,8 +70,8 @@ pub(crate) struct TreeRecord {
     pub target: Identity,
     /// Whether the copy created the target directory.
     pub made: bool,
-    /// Whether the copy is running or was interrupted. If so, directories of the target may not
-    /// have their final permissions yet.
+    /// Whether the copy is running or was interrupted. If so, directories of the target may still
+    /// have preliminary permissions.
     pub unfinished: bool,
 }
 

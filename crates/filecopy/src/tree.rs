@@ -201,7 +201,8 @@ fn refuse_link_of_others(root: &Directory, name: &OsStr) -> Result<(), Problem> 
         return Ok(());
     }
     let what = format!(
-        "{} is a symbolic link of another user; specify the directory it points to",
+        "{} is a symbolic link owned by another user; specify the directory that the link points \
+         to",
         path.display()
     );
     Err(Problem::new(ProblemKind::Refused, &path, what))
@@ -237,8 +238,11 @@ fn make_root(
 }
 
 /// Returns true if an earlier copy of the same source created the directory at `path`, or was
-/// interrupted while it copied into that directory. If `made` is true or an earlier copy is
-/// recorded, this copy is recorded too.
+/// interrupted while it copied into this directory. `made` is true if the current copy created the
+/// directory.
+///
+/// The current copy is recorded if `made` is true or if an earlier copy is recorded. A dry run
+/// records nothing.
 fn is_ours(context: &Context, source: &Directory, path: &Path, made: bool) -> bool {
     let open = |folder: &Path| {
         if made && !context.settings.dry_run {
@@ -501,8 +505,8 @@ impl Walk<'_> {
         let is_around = |level: &Level| level.info.identity() == info.identity();
         if settings.links == Links::Follow && self.levels.iter().any(is_around) {
             let what = format!(
-                "{} is a link to one of the directories that contain the link; exclude the link, \
-                 or copy without --dereference",
+                "{} is a link to a directory above the link, so the copy would never end; exclude \
+                 the link, or copy without --dereference",
                 path.display()
             );
             return Err(Problem::new(ProblemKind::Failed, &path, what));

@@ -144,7 +144,7 @@ pub enum Verb {
     Cat(inputs::CatArgs),
     /// Print or check BLAKE3 checksums of files and directories
     Checksum(inputs::ChecksumArgs),
-    /// Find and save the cheapest request size and depth within 3% of the best rate
+    /// Find and save the request size and depth that reach 97% of the best rate with least memory
     Tune(tune::TuneArgs),
     /// Remove test files and mounts that a killed program left behind
     Clean(CleanArgs),
@@ -171,7 +171,7 @@ pub struct CommonArgs {
     /// Print only warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Print what would be done (bytes, writes, time, files and devices) and do nothing
+    /// Only print what would be done (bytes, writes, time, files and devices)
     #[arg(long, help_heading = "Output")]
     pub plan: bool,
     /// Results database
@@ -236,8 +236,8 @@ pub struct RunArgs {
     /// File, block device or directory; file or disk of a server, such as nbd://HOST/EXPORT or
     /// smb://HOST/SHARE/FILE (also nfs, iscsi, s3); simulated system sim:SYSTEM,key=value,.. (see
     /// halfpower simulate --list); or reference device truth:KEY=VALUE,.. with the keys of --truth.
-    /// Several targets are measured at the same time, each with all threads, unless --chunk stripes
-    /// them into one
+    /// Several targets are measured at the same time, each by the full number of threads, unless
+    /// --chunk stripes them into one
     #[arg(value_name = "TARGET")]
     pub targets: Vec<PathBuf>,
     /// fio's flag for the target
@@ -338,7 +338,8 @@ impl RunArgs {
         }
         if self.html.is_some() {
             return Err(Failure::usage(
-                "--html needs a plan file with figures, or halfpower survey; drop --html",
+                "--html works only with a plan file that has figures, or with halfpower survey; \
+                 drop --html",
             ));
         }
         Ok(())
@@ -399,8 +400,8 @@ pub struct SurveyArgs {
     /// Measure for about 10 min, with more points and narrower confidence intervals
     #[arg(long, conflicts_with = "budget", help_heading = "Time")]
     pub thorough: bool,
-    /// Size of the test file (default: 1 GiB, or 4 GiB if the budget is at least 5 min; at most
-    /// 10% of the free space, half of --max-write, and what can be written in 10% of the budget)
+    /// Size of the test file (default: 1 GiB, or 4 GiB if the budget is at least 5 min; at most 10%
+    /// of the free space, half of --max-write, and what 10% of the budget can write)
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, help_heading = "Workload")]
     pub size: Option<u64>,
     /// How your program does I/O today, such as bs=8k,iodepth=4,direct; the advice compares other
@@ -428,7 +429,7 @@ pub struct OutputArgs {
     /// Print only the result, warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Print what would be done (bytes, writes, time, files and devices) and do nothing
+    /// Only print what would be done (bytes, writes, time, files and devices)
     #[arg(long, help_heading = "Output")]
     pub plan: bool,
 }
@@ -440,12 +441,15 @@ pub struct OutputArgs {
   halfpower soak --settle 5 -- make          a longer baseline, for noisy machines
   halfpower soak --json -- sort big.txt > cost.json
 
-The lower bound is the CPU time that the system charges to the command and its children. The upper
-bound is the CPU time that idle-priority spinners lose while the command runs, minus their loss
-before and after it. The upper bound includes kernel threads, interrupts and work delegated to other
-processes. The report is written to stderr and the command's output is unchanged. With --json the
-document is written to stdout and the command's output to stderr. The exit code is that of the
-command, 127 if it is not found, or 126 if it is not executable.")]
+The CPU cost of the command lies between two bounds. The lower bound is the CPU time that the system
+charges to the command and its children. For the upper bound, a spinner process with idle priority
+uses all idle time of each CPU. The upper bound is the CPU time that the spinners lose while the
+command runs, minus the CPU time that they would lose to the background load in the same time. The
+background load is measured before and after the command, and the smaller value counts. The upper
+bound includes kernel threads, interrupts and work delegated to other processes. The report is
+written to stderr and the command's output is unchanged. With --json the document is written to
+stdout and the command's output to stderr. The exit code is that of the command, 127 if it is not
+found, or 126 if it is not executable.")]
 pub struct SoakArgs {
     /// Print one JSON document; the command's output goes to stderr
     #[arg(long)]
@@ -453,10 +457,10 @@ pub struct SoakArgs {
     /// Print only the report, warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
-    /// Duration of the baseline measurement before and after the command
+    /// Duration of each of the two baseline measurements, before and after the command
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "1")]
     pub settle: u64,
     /// Measure only the lower bound, without loading the CPUs with idle-priority spinners
@@ -473,7 +477,7 @@ pub struct EnginesArgs {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }
@@ -491,7 +495,7 @@ pub struct TargetArgs {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }
@@ -513,7 +517,7 @@ pub struct RunsArgs {
     /// Results database
     #[arg(long, value_name = "FILE", default_value = "halfpower.db", global = true)]
     pub db: PathBuf,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long, global = true)]
     pub plan: bool,
 }
@@ -605,7 +609,7 @@ pub enum PaperName {
 #[command(after_help = "Examples:
   halfpower reproduce riedel97              all figures and tables, simulated next to published
   halfpower reproduce riedel97 --figure 6   one figure; tables are t1, t2 ...
-  halfpower reproduce riedel97 --leave-out  each figure predicted without its own points
+  halfpower reproduce riedel97 --leave-out  each figure, predicted by a fit without this figure
   halfpower reproduce chung2000 --claims    every number in the text, with its simulated value
 
 Each cell has the simulated value, the published value and the error. Nothing is measured: the
@@ -639,11 +643,12 @@ pub struct CleanArgs {
 /// Flags of `restore`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower restore --plan     show what a killed run left changed
-  halfpower restore            restore it (root)
+  halfpower restore --plan     show the settings that a killed run left changed
+  halfpower restore            restore these settings (needs root)
 
-A run restores the settings that --scheduler, --read-ahead and other Host flags changed. If the run
-was killed, use this command. Settings that were changed again since then are left alone.")]
+A run restores the settings that --scheduler, --read-ahead and the other flags under Host changed.
+If the run was killed, use this command. Settings that were changed again since then are left
+alone.")]
 pub struct RestoreArgs {
     /// Print what would be restored and restore nothing
     #[arg(long)]
@@ -655,7 +660,7 @@ pub struct RestoreArgs {
 pub struct GenerateArgs {
     /// What to print: man, schema, papers, or completions for bash, zsh, fish, elvish
     pub what: String,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }

@@ -53,7 +53,7 @@ fn has_predecessor(scope: Scope, variable: impl Fn(&str) -> Option<String>) -> b
     number.is_some_and(|number| number > 0)
 }
 
-/// Returns true if the subcommand runs on all ranks of an MPI launcher, because of `--mpi`.
+/// Returns true if `--mpi` was specified. The subcommand then runs on all ranks of an MPI launcher.
 ///
 /// # Errors
 /// The subcommand, study or job file runs in one process only, or this build has no MPI.
@@ -174,7 +174,7 @@ mod transport {
     /// The connection of this relay to the relays of the other ranks.
     pub struct Mpi {
         world: SimpleCommunicator,
-        /// Messages that arrived while another message was being sent, with the rank of the sender.
+        /// Messages that arrived while this relay was sending, each with the rank of its sender.
         arrived: VecDeque<(u32, Vec<u8>)>,
     }
 

@@ -143,8 +143,8 @@ impl PlanFile {
             return Err(Failure::usage(format!("{key} must be true or false")));
         }
         let flag = Flag { line, name, values, is_bare };
-        // Each value is checked alone, so that an error shows the wrong value. Then all values are
-        // checked together, because some flags accept only one value.
+        // Each value is first checked alone, so that an error names the invalid value. Then all
+        // values are checked together, because some flags accept only one value.
         let each = flag.values.iter().map(|value| flag.with(value));
         for word in each.chain([flag.clone()]).filter_map(|flag| flag.word()) {
             check(&word)?;

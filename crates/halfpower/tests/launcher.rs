@@ -218,8 +218,8 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Runs `halfpower WORDS` with `each` ranks on each of the two hosts. mpirun runs on the first
-    /// host.
+    /// Runs `halfpower WORDS` on the two hosts. `each` is the number of ranks per host. mpirun runs
+    /// on the first host.
     fn run(&self, place: &Place, each: u32, words: &str) -> Result<Ended, String> {
         let [first, _] = &self.names;
         let named = format!("echo {first} > /proc/sys/kernel/hostname; exec \"$@\"");

@@ -21,7 +21,7 @@ const UNIT_MAX: u64 = 1 << 20;
 const PLACES: [u64; 2] = [0, (2 << 20) + 70_001];
 /// Offset of the writes that verify the detected allocation unit (bytes).
 const TRIED_AT: u64 = 6 << 20;
-/// Offsets at which one byte each is written before holes are punched (bytes). With these extents,
+/// At each of these offsets, one byte is written before holes are punched. With these extents,
 /// ext4 allocates its block for the extent tree before the first hole. Otherwise the first hole
 /// would cause this allocation, which would hide the space that the hole frees.
 const BESIDE: [u64; 5] = [3 << 20, 4 << 20, 5 << 20, 6 << 20, 7 << 20];

@@ -37,7 +37,7 @@ const HUGE_PAGE_BYTES: usize = 2 << 20;
 #[derive(Debug)]
 pub struct SlotBuffers {
     mapping: Option<Mapping>,
-    /// Whether the drop of this value puts the memory into `POOL`.
+    /// Whether the memory is put into `POOL` when this value is dropped.
     pooled: bool,
     base: *mut u8,
     /// Distance between the starts of two memory areas (bytes).
@@ -60,8 +60,8 @@ static POOL: Mutex<Vec<Mapping>> = Mutex::new(Vec::new());
 /// Maximum size of the pool (bytes).
 static POOL_BYTES: AtomicUsize = AtomicUsize::new(64 << 20);
 
-/// Frees the memory that is kept for later engines, and lowers the limit on this memory to `bytes`
-/// (initially 64 MiB). Processes with little memory call this function.
+/// Frees the memory that is kept for later engines, and lowers the limit on this memory to `bytes`.
+/// The initial limit is 64 MiB. Processes with little memory call this function.
 pub fn limit_pool(bytes: usize) {
     POOL_BYTES.fetch_min(bytes, Ordering::Relaxed);
     POOL.lock().unwrap_or_else(PoisonError::into_inner).clear();
@@ -92,8 +92,8 @@ impl SlotBuffers {
     }
 
     /// Allocates `memories` memory areas of `slot_bytes` each, and touches every page. Each area is
-    /// shared by `1 << share_bits` slots. If `pooled` is true, reuses the memory of a dropped
-    /// engine of this process if its size fits.
+    /// shared by `1 << share_bits` slots. With `pooled`, memory of the right size that a dropped
+    /// engine of this process left is reused.
     pub fn shared(
         memories: u32,
         share_bits: u32,

@@ -1,7 +1,7 @@
 //! Tests that every I/O engine must pass, including the engine of the simulator.
 //!
-//! Each test is a function that takes a closure, which creates an engine on a test file. In this
-//! file, every 512-byte sector begins with the sector's offset. The function panics if the engine
+//! Each test is a function that takes a closure. The closure creates an engine on a test file, in
+//! which every 512-byte sector begins with the sector's offset. The function panics if the engine
 //! breaks the contract of [`Engine::submit_and_wait`]. Other crates enable the feature
 //! `conformance` to test their engines.
 

@@ -77,9 +77,9 @@ pub trait Engine {
         false
     }
 
-    /// Makes all writes of this engine durable. Returns false if the engine does nothing, because
-    /// it has no connection to a server. The caller must then call [`crate::Target::sync`]. No
-    /// request may be in flight.
+    /// If the engine has connections to a server, makes all writes of this engine durable and
+    /// returns true. Other engines do nothing and return false, and the caller must then call
+    /// [`crate::Target::sync`]. No request may be in flight.
     ///
     /// # Errors
     /// If the flush failed. In this case, earlier writes may not be durable.

@@ -64,7 +64,7 @@ pub struct HostTarget {
     device: Option<Device>,
     mount: Option<Mount>,
     in_memory: bool,
-    /// The zones of a host-managed zoned device. None for other targets, or if they are unknown.
+    /// The zones of a host-managed zoned device. None for other targets, or if no zones are known.
     zones: Option<Zones>,
     /// The last hint. It is also applied to each mapping that is created later.
     hint: Mutex<Hint>,
@@ -265,8 +265,9 @@ impl HostTarget {
         found
     }
 
-    /// Returns the name of a loop device of the target that accesses its image file through the
-    /// page cache, if the device with the image file has no I/O counters (its I/O is then unknown).
+    /// Returns the name of a loop device for which the I/O on the image file cannot be counted.
+    /// Such a loop device uses the page cache, and the device that stores the image file has no
+    /// I/O counters. None if the target has no such loop device.
     pub fn unseen_image(&self) -> Option<String> {
         let is_unseen = |device: &&Device| {
             let lies_on = device.image().and_then(|image| device_of(&image));
@@ -357,7 +358,7 @@ pub fn unwritable(path: &Path) -> Option<String> {
     }
     let name = CString::new(full.as_os_str().as_bytes()).ok()?;
     let allowed = sys::may_write(&name, metadata.is_dir());
-    (!allowed).then(|| "this user may not write there; run as the owner or as root".to_owned())
+    (!allowed).then(|| "this user has no write permission; run as the owner or as root".to_owned())
 }
 
 fn open_file(path: &Path, writable: bool, caching: Caching) -> Result<File, Error> {

@@ -240,8 +240,8 @@ impl Kernel {
         self.writers(|backing| backing == file).into_iter().next()
     }
 
-    /// Returns those files and block devices that other programs have open for writing and for
-    /// which `is_wanted` returns true.
+    /// Returns the files and block devices that other programs have open for writing. Only those
+    /// for which `is_wanted` returns true are included.
     fn writers(&self, is_wanted: impl Fn(Backing) -> bool) -> Vec<Writer> {
         let proc = self.path("/proc");
         let own_program = backing_of_descriptor(&proc.join("self/exe"));

@@ -16,7 +16,7 @@ const TRIES: u32 = 8;
 /// The error number if another program took the loop device first.
 const BUSY: i32 = libc::EBUSY;
 
-/// A detached bind mount of a directory, which is not visible in the directory tree.
+/// A detached bind mount of a directory. The mount is not visible in the directory tree.
 #[derive(Debug)]
 pub struct BindMount {
     tree: OwnedFd,

@@ -1,4 +1,4 @@
-//! A shared mapping of a file that turns failed page faults into errors instead of crashes.
+//! A shared mapping of a file. Failed page faults in the mapping cause errors, not crashes.
 //!
 //! If the file was truncated after mapping, or its device fails, the kernel sends SIGBUS to the
 //! thread that accesses the page. A signal handler, installed with the first mapping, checks
@@ -22,7 +22,7 @@ use crate::sys;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fault;
 
-/// A mapping of the first bytes of a file, which is unmapped on drop.
+/// A mapping of the first bytes of a file. Dropping the value removes the mapping.
 #[derive(Debug)]
 pub struct MappedFile {
     base: *mut u8,
@@ -32,8 +32,8 @@ pub struct MappedFile {
 
 // SAFETY: this value owns the mapping, and nothing in it is tied to a thread.
 unsafe impl Send for MappedFile {}
-// SAFETY: shared references only read the memory, or write to it as another process could at any
-// time. The guard of a copy is thread-local.
+// SAFETY: shared references only read or write the memory. Concurrent writes are harmless, because
+// another process can also change the file at any time. The guard of a copy is thread-local.
 unsafe impl Sync for MappedFile {}
 
 /// The range that this thread is copying. With it, the signal handler recognises faults of the

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use crate::error::{Error, ErrorKind};
 
-/// The caching mode of a target: how the kernel caches its I/O. In this order, the modes correspond
-/// to SQLIO's buffering flags Y, H, S and N.
+/// The caching mode of a target: how the kernel caches its I/O. The four modes below correspond to
+/// SQLIO's buffering flags Y, H, S and N, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Caching {

@@ -37,9 +37,9 @@ pub fn is_network(file_system: &str) -> bool {
 const STACK_MAX: usize = 8;
 
 impl Mount {
-    /// Returns the path at which a stacked file system stores the file `path`. For an overlay, this
-    /// is in the topmost layer that has the file. For a FUSE mirror (bindfs), it is in the source
-    /// directory.
+    /// Returns the path at which a stacked file system stores the file `path`. For an overlay, the
+    /// returned path is in the topmost layer that contains the file. For a FUSE mirror (bindfs),
+    /// the returned path is in the source directory.
     pub(crate) fn beneath(&self, path: &Path, exists: impl Fn(&Path) -> bool) -> Option<PathBuf> {
         let inside = path.strip_prefix(&self.mount_point).ok()?;
         let at = |folder: PathBuf| {
@@ -66,7 +66,7 @@ impl Mount {
     }
 }
 
-/// Returns the mount that stores the data of a file. If file systems are stacked, this is the
+/// Returns the mount that stores the data of a file. If file systems are stacked, returns the
 /// lowest mount.
 pub(crate) fn of_data(path: &Path, device: (u32, u32)) -> Option<Mount> {
     let mounts = all();
@@ -152,11 +152,11 @@ pub(crate) fn unescape(text: &str) -> String {
 }
 
 /// Unmounts a directory. A lazy unmount hides the directory immediately and completes when no
-/// process uses it any more. If the user may not unmount, the function tries `fusermount3`, which
-/// may unmount FUSE file systems.
+/// process uses it any more. If the user has no permission to unmount, the function tries
+/// `fusermount3`, which can unmount the user's own FUSE file systems.
 ///
 /// # Errors
-/// If the mount is in use, or the user may not unmount it.
+/// If the mount is in use, or the user has no permission to unmount it.
 pub fn unmount(folder: &Path, lazily: bool) -> io::Result<()> {
     let name = CString::new(folder.as_os_str().as_bytes())?;
     match sys::unmount(&name, lazily) {

@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Creates an engine with four slots that is connected to a server with a fault.
+    /// Creates an engine with four slots, and connects the engine to a server with a fault.
     fn engine_on(fault: Fault) -> HostEngine {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();

@@ -163,8 +163,9 @@ impl Walk<'_> {
     }
 
     fn device(&mut self, device: &Device, depth: usize) {
-        // `seen` contains only the devices of the current branch. This ends a cycle, and still
-        // lists a disk twice if two of its partitions are in the same array.
+        // `seen` contains only the devices of the current branch, so a disk is listed twice if two
+        // of its partitions are in the same array. If a device of the current branch is found again
+        // (a cycle), the search of this branch ends.
         if depth > DEPTH_MAX || self.seen.contains(device) {
             return;
         }
@@ -331,7 +332,7 @@ fn array_state(device: &Device) -> Option<String> {
 /// Formats the sysfs attribute `loop/dio`. If it is 0, the loop device accesses its image through
 /// the page cache.
 fn direct_io(dio: &str) -> &'static str {
-    if dio == "1" { "on" } else { "off: the image is cached (losetup --direct-io=on avoids this)" }
+    if dio == "1" { "on" } else { "off: the image is cached (use losetup --direct-io=on)" }
 }
 
 fn joined(names: &[String]) -> Option<String> {

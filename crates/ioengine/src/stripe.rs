@@ -92,7 +92,7 @@ impl Layout {
     }
 }
 
-/// Iterator over the pieces of a request, which [`Layout::pieces`] returns.
+/// The iterator that [`Layout::pieces`] returns. Its items are the pieces of a request.
 #[derive(Clone, Debug)]
 pub struct Pieces {
     layout: Layout,

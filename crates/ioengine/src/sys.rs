@@ -99,8 +99,8 @@ pub fn sleep_ns(ns: u64) {
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &time, ptr::null_mut()) };
 }
 
-/// Returns whether the effective user may write to `path` or, if `folder` is true, may create files
-/// in that directory.
+/// Returns whether the effective user may write to the file `path`. If `folder` is true, `path` is
+/// a directory, and the result is whether the user may create files in this directory.
 pub fn may_write(path: &CStr, folder: bool) -> bool {
     let mode = if folder { libc::W_OK | libc::X_OK } else { libc::W_OK };
     // SAFETY: `path` is a string that ends with a zero byte.
@@ -212,8 +212,8 @@ pub struct KnownAttributes {
 }
 
 /// Reads the attributes of a file (statx(2), AT_STATX_DONT_SYNC). Sends no request to the server of
-/// a network file system, because that could hang. If statx is missing (before Linux 4.11, in some
-/// containers), the server may get a request.
+/// a network file system, because that could hang. If statx is not available (before Linux 4.11, or
+/// in some containers), the server may get a request.
 pub fn known_attributes(path: &Path) -> Option<KnownAttributes> {
     let name = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: statx is a plain C struct, for which all zeros are valid.

@@ -144,8 +144,8 @@ pub trait Target {
     fn truncate(&self, size_bytes: u64) -> Result<(), Error>;
     /// Makes all written data durable.
     fn sync(&self) -> Result<(), Error>;
-    /// Makes all written data durable, but only the metadata that is needed to read the data
-    /// (fdatasync(2)). The default implementation calls [`Target::sync`].
+    /// Makes all written data durable (fdatasync(2)). Metadata are made durable only if they are
+    /// needed to read the data. The default implementation calls [`Target::sync`].
     fn sync_data(&self) -> Result<(), Error> {
         self.sync()
     }

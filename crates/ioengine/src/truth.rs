@@ -5,7 +5,7 @@
 //! `length / bytes_per_s` on a bus that all servers share. The bus rate may depend on the offset.
 //! Optional parts are a read cache, a read-ahead, a write buffer that drains at a fixed rate, a
 //! granule (unaligned requests cost more), and a token bucket. Several such devices can form a
-//! stripe. After the devices, the data of all requests may share a link.
+//! stripe. A link may transfer the data of all requests after the devices have served the requests.
 //!
 //! [`Schedule`] computes completion times from arrival times. It reads no clock, so the I/O engine
 //! `delay`, the crate `fusefile` and tests can share it. It shares no code with the simulator, so
@@ -74,9 +74,9 @@ pub struct CacheTruth {
     pub hit_ns: u64,
 }
 
-/// Read-ahead by the device. A read that misses starts it if the read begins where the previous
-/// read ended. The device then reads the following data at its own rate, until the next miss or
-/// write.
+/// Read-ahead by the device. If a read begins where the previous read ended, and the data is not
+/// cached or prefetched, the read-ahead starts. The device then reads the following data at its own
+/// rate, until the next miss or write.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PrefetchTruth {
     /// Amount of data that is read ahead, from the end of the read that missed (bytes).
@@ -118,8 +118,8 @@ pub struct CreditTruth {
     pub sustained_bytes_per_s: f64,
 }
 
-/// A stripe of several devices. Each request is split into pieces at chunk boundaries. One device
-/// serves each piece, and the request completes when the last piece completes.
+/// A stripe of several devices. Each request is split into pieces at chunk boundaries. Each piece
+/// is served by the device that has the chunk. The request completes when the last piece completes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StripeTruth {
     /// Number of devices of the stripe.
@@ -152,8 +152,8 @@ fn moving_ns(bytes: u64, bytes_per_s: Option<f64>) -> u64 {
     bytes_per_s.map_or(0, |rate| (bytes as f64 * 1e9 / rate).round() as u64)
 }
 
-/// Times and rates of one device, without the link. If there is a stripe, this is one device of the
-/// stripe, and offsets are offsets on that device.
+/// Times and rates of one device, without the link. For a stripe, these functions describe one of
+/// its devices, and offsets are offsets on that device.
 impl Truth {
     /// Returns the rate of the bus for a request that starts at `offset` (bytes per second), or
     /// None if transfers take no time.
@@ -236,11 +236,13 @@ impl Truth {
 
     /// Returns the time at which the last of `count` requests completes if all arrive at time 0 at
     /// an idle device (ns). The last request may have a different length. Each server starts its
-    /// next request when its previous request has left the bus. Let there be m requests and k
-    /// servers, with a fixed time f, a bus time b, and for the last request a bus time b'. If
-    /// f <= (k - 1) b, the bus never idles, and the result is f + (m - 1) b + b'. Otherwise the
-    /// servers proceed in rounds. If the last request is request r of round q, both counted from 0,
-    /// the result is (q + 1) f + (q + r) b + b'.
+    /// next request when its previous request has left the bus.
+    ///
+    /// Symbols: m requests, k servers, fixed time f, bus time b, bus time b' of the last request.
+    ///
+    /// - If f <= (k - 1) b, the bus never idles. The result is f + (m - 1) b + b'.
+    /// - Otherwise the servers proceed in rounds. The last request is request r of round q (both
+    ///   counted from 0). The result is (q + 1) f + (q + r) b + b'.
     fn last_of_ns(&self, count: u64, length: u32, last_length: u32) -> u64 {
         let (servers, before) = (u64::from(self.parallelism.max(1)), count.saturating_sub(1));
         let (bus_ns, last_ns) = (self.transfer_ns(length), self.transfer_ns(last_length));
@@ -260,8 +262,8 @@ impl Truth {
 impl Truth {
     /// Returns the time of a single request to an idle stripe (ns). The request starts at a chunk
     /// boundary on the first device. The device with the most pieces completes last, and then the
-    /// link transfers the data. The result is valid without zones, cache, prefetch, buffer, granule
-    /// and credit.
+    /// link transfers the data. The result is valid only for devices without zones, cache,
+    /// prefetch, buffer, granule and credit.
     pub fn alone_ns(&self, length: u32) -> u64 {
         let link_ns = moving_ns(u64::from(length), self.link_bytes_per_s);
         let Some(StripeTruth { members, chunk_bytes }) = self.stripe else {
@@ -271,8 +273,8 @@ impl Truth {
         let chunk = chunk_bytes.clamp(1, whole.max(1));
         let pieces = whole.div_ceil(chunk).max(1);
         let rest = whole - (pieces - 1) * chunk;
-        // The last piece may be short. It is on the busiest member only if every other member has
-        // fewer pieces.
+        // The last piece may be short. This shortens the time only if every other device has fewer
+        // pieces than the device with the last piece.
         let last = if (pieces - 1).is_multiple_of(members) { rest } else { chunk };
         let busiest = pieces.div_ceil(members);
         self.last_of_ns(busiest, chunk as u32, last as u32).saturating_add(link_ns)
@@ -280,9 +282,9 @@ impl Truth {
 
     /// Returns the rate of sequential requests of this length if all devices of the stripe are busy
     /// (bytes per second). This is the sum of the rates of all devices, or the rate of the link if
-    /// that is lower. The result is valid without zones, cache, prefetch, buffer, granule and
-    /// credit. The chunk size must be a multiple of the length, or the length a multiple of the
-    /// chunk size.
+    /// that is lower. The result is valid only for devices without zones, cache, prefetch, buffer,
+    /// granule and credit. The chunk size must be a multiple of the length, or the length a
+    /// multiple of the chunk size.
     pub fn saturated_bytes_per_s(&self, length: u32) -> f64 {
         let (members, piece) = match self.stripe {
             Some(stripe) => (stripe.members, stripe.chunk_bytes.min(u64::from(length)) as u32),

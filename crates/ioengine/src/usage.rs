@@ -4,8 +4,8 @@
 //! on any of these. A loop device also shares its bytes with its image. The device is in use if any
 //! of these is mounted, used as swap, a member of a mounted btrfs, held by a volume, exported by
 //! the kernel's NVMe target, or open for writing in a process of another program, such as a virtual
-//! machine. Uses in other mount namespaces are not found here, but make an exclusive open (O_EXCL)
-//! fail.
+//! machine. This module does not detect that a device is in use in another mount namespace, but an
+//! exclusive open (O_EXCL) of such a device fails.
 
 use std::path::Path;
 
@@ -61,8 +61,8 @@ fn use_of(kernel: &Kernel, device: &Device, visited: &mut Vec<Device>) -> Option
     found
 }
 
-/// Returns the first reason that `of` finds for a device, for its partitions, or for the disk of
-/// which it is a partition.
+/// Returns the first reason that `of` finds. Calls `of` for a device, for its partitions, and, if
+/// the device is a partition, for its disk.
 fn of_family(device: &Device, mut of: impl FnMut(&Device) -> Option<String>) -> Option<String> {
     let partitions = device.partitions().into_iter().map(|one| ("partition", one));
     let disk = device.whole().map(|one| ("disk", one));

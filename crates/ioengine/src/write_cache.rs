@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 
 use crate::nvme_ioctl;
 
-/// State of the cache in which a write may complete before it is on the medium.
+/// The cache state "write back": a write may complete before the data is on the medium.
 pub const BACK: &str = "write back";
-/// State of the cache in which a write completes only when it is on the medium.
+/// The cache state "write through": a write completes only when the data is on the medium.
 pub const THROUGH: &str = "write through";
 /// Identifier of the NVMe feature Volatile Write Cache (06h).
 const NVME_FEATURE: u8 = 0x06;
@@ -78,8 +78,8 @@ impl Means {
         let Means::Guest(file) = self else { return None };
         let mode = fs::metadata(file).ok()?.permissions().mode();
         (mode & 0o222 == 0).then_some(
-            "the host of this guest does not allow switching the cache (virtio without \
-             CONFIG_WCE); switch the cache on the host",
+            "the host of this guest does not let the guest change the cache mode (virtio without \
+             CONFIG_WCE); change the cache mode on the host",
         )
     }
 }
@@ -137,7 +137,7 @@ mod tests {
         let means = Means::of(disk.path()).unwrap();
         assert_eq!((means.state().unwrap().as_str(), means.fixed()), (THROUGH, None));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
-        assert!(means.fixed().unwrap().contains("; switch the cache on the host"));
+        assert!(means.fixed().unwrap().contains("; change the cache mode on the host"));
     }
 
     #[test]

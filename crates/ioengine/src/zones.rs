@@ -15,7 +15,7 @@ const REPORT: u32 = 0xC010_1282;
 const RESET: u32 = 0x4010_1283;
 /// Maximum number of zones in one report.
 const REPORT_ZONES: usize = 4096;
-/// Conditions of the zones that have a write pointer: empty, implicitly open, explicitly open and
+/// Conditions of the zones that have a write pointer: empty, implicitly open, explicitly open, or
 /// closed (BLK_ZONE_COND_EMPTY to BLK_ZONE_COND_CLOSED).
 const HAS_WRITE_POINTER: RangeInclusive<u8> = 1..=4;
 /// Type of the zones that accept writes at any offset (BLK_ZONE_TYPE_CONVENTIONAL).
@@ -30,7 +30,7 @@ pub struct Zones {
     /// Distance from the start of a zone to the start of the next zone (bytes).
     pub zone_bytes: u64,
     /// Capacity of a zone that must be written sequentially (bytes). It may be smaller than
-    /// `zone_bytes`. If the capacities differ, this is the smallest one.
+    /// `zone_bytes`. If the zones have different capacities, this is the smallest capacity.
     pub capacity_bytes: u64,
     /// Offset of the first zone that must be written sequentially (bytes). The device accepts
     /// writes in any order below this offset.

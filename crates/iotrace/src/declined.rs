@@ -29,9 +29,10 @@ impl Declined {
                 "run without tracing, or on a kernel with CONFIG_BLK_DEV_IO_TRACE and \
                  CONFIG_FTRACE",
             ),
-            io::ErrorKind::OutOfMemory => {
-                Declined::new(what, "the trace needs more memory than is free: use smaller buffers")
-            }
+            io::ErrorKind::OutOfMemory => Declined::new(
+                what,
+                "the trace buffers need more memory than is free: use smaller trace buffers",
+            ),
             _ => Declined::new(what, "run without tracing"),
         }
     }

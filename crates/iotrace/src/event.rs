@@ -140,8 +140,8 @@ struct Decoder {
     kind: Kind,
     thread: Field,
     /// Locations of the decoded fields. For block events, these are dev, sector, nr_sector and
-    /// rwbs. For io_uring events, they are ctx, req (ctx again if the kernel has no req), user_data
-    /// and user_data again. For wake-ups, all four are pid.
+    /// rwbs. For io_uring events, they are ctx, req, user_data and again user_data. If the kernel
+    /// has no req, ctx is used instead of req. For wake-ups, all four are pid.
     fields: [Field; 4],
 }
 

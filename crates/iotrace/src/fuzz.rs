@@ -39,7 +39,7 @@ pub fn page(data: &[u8]) {
         shown += record.len();
         trace.events.extend(decoders.decode(at_ns, 0, record));
     });
-    assert!(shown <= data.len(), "records outside of the page");
+    assert!(shown <= data.len(), "the trace records are longer than the trace page");
     trace.events.sort_by_key(|event| event.at_ns);
     let request = |at: usize| AppRequest {
         submit_ns: trace.events.get(at).map_or(0, |event| event.at_ns),

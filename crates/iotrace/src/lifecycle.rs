@@ -4,7 +4,8 @@
 //! is merged into an existing request. A request is issued to the driver and then completed. The
 //! driver may requeue an issued request, which is later issued again. Events identify a bio or
 //! request only by its location on the disk. If several bios or requests wait at the same location,
-//! an event is usually assigned to the oldest, because the block layer keeps this order.
+//! an event is usually assigned to the oldest, because the block layer processes them in order of
+//! arrival.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -106,8 +107,8 @@ struct InProgress {
     bios: HashMap<Location, Vec<usize>>,
     /// Indices of pieces whose request is not yet issued, by the location of the piece.
     parts: BTreeMap<Location, VecDeque<usize>>,
-    /// Times at which requests that are not yet issued were inserted into the scheduler (ns), by
-    /// the location of the request.
+    /// Times at which requests were inserted into the scheduler (ns), by the location of the
+    /// request. Only requests that are not yet issued are included.
     inserted: BTreeMap<Location, VecDeque<u64>>,
     /// Indices of requests that the driver requeued and that are not yet issued again, by the
     /// location of the request.
@@ -155,10 +156,9 @@ impl Lifecycles {
         self.requests[self.parts[part].request?].completed_ns
     }
 
-    /// Returns the time at which a thread was woken for an event that occurred at `since_ns` (ns).
-    /// If a wake-up of the thread was in progress at `since_ns`, the result is `since_ns`.
-    /// Otherwise the result is the time of the next wake-up, or None if there is no wake-up by
-    /// `until_ns`.
+    /// Returns the time of a thread's first wake-up between `since_ns` and `until_ns` (ns). None
+    /// if there is no such wake-up. If the thread was woken before `since_ns` and was not yet
+    /// running at `since_ns`, the result is `since_ns`.
     pub fn woken_ns(&self, thread: i32, since_ns: u64, until_ns: u64) -> Option<u64> {
         let wakings = self.wakings.get(&thread)?;
         let next = wakings.partition_point(|waking| waking.at_ns < since_ns);
@@ -233,9 +233,10 @@ impl Lifecycles {
         self.bios.push(Bio { range, queued_ns, thread, uring, parts: Vec::new() });
     }
 
-    /// Handles the event that a piece of a bio got a new request or was merged into a request. A
-    /// thread submits one bio at a time, so the piece belongs to the bio that the thread queued
-    /// last at this location. Earlier bios of the thread at this location were rejected (EAGAIN).
+    /// Handles an event which shows that a piece of a bio got a new request or was merged into a
+    /// request. A thread submits one bio at a time, so the piece belongs to the bio that the thread
+    /// queued last at this location. Earlier bios of the thread at this location were rejected
+    /// (EAGAIN).
     fn accept(&mut self, event: &Event, range: Range, in_progress: &mut InProgress) {
         let Some(waiting) = in_progress.bios.get_mut(&range.location()) else { return };
         let of_thread = |index: &usize| self.bios[*index].thread == event.thread;

@@ -12,8 +12,8 @@ use crate::format::PageLayout;
 const MISSED: u64 = 1 << 31;
 /// Bits of the commit field that contain the length of the page's data (bytes).
 const LENGTH: u64 = (1 << 20) - 1;
-/// Number of low bits that a record of type absolute time contains. The other bits of the time are
-/// those of the previous record's time.
+/// A record of type "absolute time" contains only this number of low bits of the time. The high
+/// bits are those of the previous record's time.
 const ABSOLUTE_TIME_BITS: u32 = 59;
 
 const PADDING: u32 = 29;

@@ -100,8 +100,8 @@ impl fmt::Display for Phase {
 pub enum Unmatched {
     /// The location of the request on the disk is not known completely.
     NoPlace,
-    /// While the request was in flight, the trace has no event at the location of the request. The
-    /// request was served from a cache, or events were lost.
+    /// The trace shows no block I/O at the location of the request during the time when the request
+    /// was in flight. The request was served from a cache, or events were lost.
     NoDeviceRequest,
     /// Some events of the request are missing.
     Incomplete,
@@ -158,8 +158,10 @@ pub struct Phases {
     pub times: Vec<PhaseTime>,
     /// Sum of the latencies of all requests (ns).
     pub total_ns: u64,
-    /// Part of `total_ns` that no phase explains (ns). This is the latency of requests that were
-    /// not found in the trace, and the time by which timestamps contradict each other.
+    /// Part of `total_ns` that no phase explains (ns). This is the sum of two parts: the latencies
+    /// of requests that were not found in the trace, and the errors of the other requests. If
+    /// timestamps are out of order, the ends of phases are moved. The error of a request is the
+    /// largest time by which the end of one of its phases was moved.
     pub remainder_ns: u64,
     /// Time from the first submission until the load reaped the last completion (ns).
     pub wall_ns: u64,
@@ -246,8 +248,8 @@ impl<'a> Finder<'a> {
         Finder { lifecycles, extents, free, uring, claimed: vec![false; lifecycles.urings.len()] }
     }
 
-    /// Finds the path of a request through the block layer. `uring` is set if the thread that
-    /// submitted the bio was submitting an io_uring request at that time.
+    /// Finds the path of a request through the block layer. The field `uring` of the path is set if
+    /// the thread that submitted the bio was submitting an io_uring request at that time.
     fn find(&mut self, request: &AppRequest) -> Result<RequestPath, Unmatched> {
         let pieces = sectors_of(self.extents, request.offset, request.bytes);
         let sectors: u64 = pieces.iter().map(|(_, sectors)| *sectors).sum();
@@ -270,9 +272,10 @@ impl<'a> Finder<'a> {
         Ok(path)
     }
 
-    /// Moves the bios of a request in the sectors `from..to` from `free` to `bios`. Returns true
-    /// if, at some sector, all bios that were submitted while the request was in flight are
-    /// incomplete or extend beyond `to`.
+    /// Moves the bios of a request in the sectors `from..to` from `free` to `bios`. A bio
+    /// is moved only if it is complete and does not extend beyond `to`. Returns true if, at one of
+    /// these sectors, bios were submitted while the request was in flight, but none of these bios
+    /// can be moved.
     fn claim(&mut self, request: &AppRequest, from: u64, to: u64, bios: &mut Vec<usize>) -> bool {
         let op = if request.write { Op::Write } else { Op::Read };
         let earliest = request.submit_ns.saturating_sub(SLACK_NS);

@@ -1,5 +1,5 @@
-//! A trace instance in tracefs, which is a directory with separate ring buffers and settings. Other
-//! users of tracing are not disturbed. Dropping the instance removes it.
+//! A trace instance is a directory in tracefs with its own ring buffers and settings. Other users
+//! of tracing are not disturbed. Dropping the value removes the instance.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

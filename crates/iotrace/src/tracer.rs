@@ -26,14 +26,14 @@ const KEPT_BYTES: u64 = 2 << 30;
 /// The parameters of a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TraceSpec {
-    /// Device number (major, minor) of the whole disk. The kernel reports requests to a partition
-    /// with the number of the disk.
+    /// Device number (major, minor) of the whole disk. For a request to a partition, the kernel
+    /// reports the device number of the whole disk.
     pub disk: (u32, u32),
     /// Whether the load uses io_uring.
     pub uring: bool,
     /// Name of the load's threads. Wake-ups of these threads are traced. `*` is a wildcard, for
-    /// example in `worker-*`. None to trace no wake-ups. Without wake-ups, the phases completion
-    /// and wake-up of a load without io_uring cannot be separated.
+    /// example in `worker-*`. None if wake-ups are not traced. The phases completion and wake-up
+    /// can then be separated only for a load that uses io_uring.
     pub threads: Option<String>,
     /// Size of the kernel's buffer for each CPU (bytes). None for the default: 256 MiB divided by
     /// the number of CPUs, but at least 1 MiB and at most 16 MiB.
@@ -250,7 +250,7 @@ impl CpuPages {
                 Ok(_) => self.ends.push(start + used),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // A CPU that was not online since boot has no ring buffer.
+                // A CPU that has never been online since boot has no ring buffer.
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => return Ok(()),
                 Err(error) => return Err(error),
             }

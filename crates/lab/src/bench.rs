@@ -29,8 +29,8 @@ use crate::target::{self, JobTargets};
 use crate::trials::{Lab, Place, Setting};
 use crate::verdict::Tail;
 
-/// Default size of a test file (bytes). If this is more than a tenth of the free space, the default
-/// is that tenth, but at least 1 MiB.
+/// Maximum default size of a test file (bytes). The default size is a tenth of the free space, but
+/// at least 1 MiB and at most this size.
 pub const TEST_FILE_BYTES: u64 = 1 << 30;
 /// Memory that a thread needs in addition to its I/O buffers (bytes), for its stack, histograms,
 /// the rounding to huge pages, and its share of the allocator's mappings.
@@ -48,7 +48,7 @@ pub struct Bench {
     /// Total size of the holes and unwritten blocks in the regions of all targets. None if the
     /// system does not report them.
     pub coverage: Option<Coverage>,
-    /// Part of the targets that this rank uses. None if there is only one process.
+    /// The part of the targets that is assigned to this rank. None if there is only one process.
     share: Option<Share>,
     /// Test files, which are removed on drop, after the targets are closed.
     _scratches: Vec<Scratch>,
@@ -251,7 +251,8 @@ fn simulated_region(place: &SimulatedTarget, job: &Job) -> Outcome<u64> {
     let region_bytes = job.size.unwrap_or(file_bytes.saturating_sub(job.base.region_offset));
     if region_bytes == 0 {
         return Err(Failure::usage(format!(
-            "--offset {} is at or beyond the end of {}; use a smaller --offset, or use --size",
+            "--offset {} is at or beyond the end of {}; use a smaller --offset, or enlarge the \
+             simulated file with --size",
             job.base.region_offset, place.name
         )));
     }
@@ -311,8 +312,8 @@ fn check_memory(workload: &Workload, buffer_bytes: u64, targets: usize) -> Outco
     }
     let threads = units::counted(threads, "thread");
     Err(Failure::usage(format!(
-        "{threads} with {} of buffers each need too much memory: {} leaves {} for buffers; raise \
-         that limit, or use a smaller --bs, --iodepth or --numjobs",
+        "the buffers of {threads} ({} for each thread) need too much memory: {} leaves only {} \
+         for buffers; raise that limit, or use a smaller --bs, --iodepth or --numjobs",
         units::size(buffer_bytes),
         limit.what,
         units::size(limit.bytes)
@@ -550,7 +551,7 @@ fn share_of(job: &Job, lab: &Lab) -> Option<Share> {
 type UsedTarget = (bool, (u64, u64));
 
 /// Returns the first other rank that uses one of these targets. A file or device counts only if
-/// that rank is on the same host. A target on a server counts only if it is open for writing,
+/// both ranks are on the same host. A target on a server counts only if both ranks write to it,
 /// because several ranks may read it. All ranks must call this function.
 fn other_user<'a>(
     ranks: &Ranks,
@@ -591,7 +592,7 @@ pub fn check_own<'a>(
 }
 
 /// If each rank must have its own target (`--rank-files own`), refuses targets that several ranks
-/// use. Otherwise refuses devices and targets on servers that several ranks would write to.
+/// use. Otherwise refuses a device, or a target on a server, if several ranks would write to it.
 fn check_sharing(ranks: &Ranks, job: &Job, targets: &[HostTarget]) -> Outcome<()> {
     let name = targets[0].name();
     let is_remote = targets.iter().any(|target| target.kind() == TargetKind::Network);
@@ -660,8 +661,8 @@ fn test_file(
 
 fn lay_out(folder: &Path, job: &Job, bytes: u64, lab: &Lab) -> Outcome<Scratch> {
     let scratch = Scratch::make(folder, bytes)?;
-    // Whether the workload fits is checked before the file is written. The check needs an open
-    // file, because it uses properties such as the alignment.
+    // Before the file is written, this code checks that the workload fits. The check needs an open
+    // file, because it uses properties of the file such as the alignment.
     let mode = caching(scratch.path(), job.direct, job.write_through);
     let empty = scratch.open(true, mode)?;
     // The workload of a stripe spans all members, so it is checked after all members are open.

@@ -47,7 +47,7 @@ checks! {
     CacheHits = "cache-hits",
     /// The requests reached storage, not only memory.
     InMemory = "in-memory",
-    /// The region is too large for the caches of the device.
+    /// The caches of the device are too small to hold the region.
     RegionCached = "region-cached",
     /// No other programs used the device.
     OtherIo = "other-io",
@@ -101,7 +101,7 @@ checks! {
     LostRank = "lost-rank",
     /// The result was measured by halfpower and not imported from another tool.
     Imported = "imported",
-    /// Enough points are valid for a conclusion.
+    /// There are enough valid points for a conclusion.
     NoValidPoints = "no-valid-points",
     /// The background load was low and steady enough to trust the upper bound of the CPU cost.
     Background = "background",

@@ -176,13 +176,13 @@ pub fn cannot_write(error: &std::io::Error) -> Failure {
     Failure::failed(format!("writing to standard output: {cause}; redirect it to another file"))
 }
 
-/// Prints the plan (`--plan`) of a command that only prints and changes nothing.
+/// Prints the plan (`--plan`) of a command that prints information and changes nothing.
 pub fn plan_to_print() {
     data("this command only prints information; nothing is touched");
 }
 
-/// Prints the last line of a plan (`--plan`): the HTML page and the database that the command would
-/// write.
+/// Prints the last line of a plan (`--plan`). The line contains the paths of the HTML page and the
+/// database that the command would write.
 pub fn plan_to_write(page: Option<&Path>, db: Option<&Path>) {
     let page = page.map(|page| format!("the page {}", page.display()));
     let db = db.map(|db| format!("the database {}", db.display()));

@@ -1,5 +1,5 @@
 //! Checks and converts the flags in the group Engine of `--help`. They specify the options of the
-//! I/O engine, periodic flushes, and often the caching mode.
+//! I/O engine and periodic flushes. Some of the options also determine the caching mode.
 
 use ioengine::{Caching, EngineKind, EngineOption, EngineOptions};
 use workload::FlushEvery;
@@ -50,8 +50,8 @@ impl EngineFlags {
             let why = "--zone-append is for writes only; use --rw write, or drop --zone-append";
             return Err(Failure::usage(why));
         }
-        // Usually, options are checked when a target is opened. Engines without I/O open no target,
-        // so their options are checked here.
+        // Usually, options are checked when a target is opened. A job with the engine `null` or
+        // `delay` opens no file or block device, so the options are checked here.
         for engine_kind in engine_kinds.iter().flatten().filter(|p| !p.does_io()) {
             options.check(*engine_kind, Caching::Direct)?;
         }
@@ -61,8 +61,8 @@ impl EngineFlags {
     }
 }
 
-/// Refuses options that this kernel does not support. Whether the target supports them is checked
-/// when the target is opened.
+/// Refuses options that this kernel does not support. Options that the target does not support are
+/// refused later, when the target is opened.
 fn check_offered(options: EngineOptions) -> Outcome<()> {
     let of_kernel = [EngineOption::SqPoll, EngineOption::IoPoll];
     for option in of_kernel.into_iter().filter(|option| options.has(*option)) {
@@ -122,7 +122,7 @@ fn flush_every(
     let name = flush.name();
     if writes_each == 0 {
         return Err(Failure::usage(format!(
-            "--{name} 0 never flushes; drop --{name}, or use --{name} 1 or more"
+            "--{name} 0 never flushes; drop --{name}, or set --{name} to 1 or more"
         )));
     }
     if !writes {

@@ -209,8 +209,9 @@ impl MeasuredPoint {
     }
 
     /// Returns the mean size of the requests that the device served (bytes). If the workload only
-    /// reads, only reads of the device are counted, and likewise for writes. Returns None if the
-    /// device counters are missing or counted no such request.
+    /// reads, only the device's reads are counted. If the workload only writes, only the device's
+    /// writes are counted. Returns None if the device counters are missing or none of these
+    /// requests was counted.
     pub fn device_request_bytes(&self) -> Option<f64> {
         let (reads, writes) =
             (self.point.key.read_percent() > 0, self.point.key.read_percent() < 100);

@@ -200,7 +200,8 @@ pub struct EngineParameters {
     pub sqthread_poll: bool,
     /// Whether the device is polled for completions (io_uring's IOPOLL).
     pub hipri: bool,
-    /// Whether the data of buffered requests are removed from the page cache (RWF_DONTCACHE).
+    /// Whether the data of a buffered request are removed from the page cache after the request
+    /// (RWF_DONTCACHE).
     pub uncached: bool,
     /// Whether each write is durable before it completes (RWF_DSYNC).
     pub fua: bool,
@@ -284,8 +285,8 @@ pub struct Experiment {
     /// Length of a trial (ns). None for the default: one pass over the region if `size_bytes` is
     /// specified, otherwise 5 s.
     pub runtime_ns: Option<u64>,
-    /// Whether a trial that reaches the end of the region continues at its beginning, until
-    /// `runtime_ns` has passed.
+    /// Whether a trial that reaches the end of the region continues at the beginning of the region,
+    /// until `runtime_ns` has passed.
     pub time_based: bool,
     /// Length of the warm-up before the measured phase (ns).
     pub ramp_time_ns: u64,

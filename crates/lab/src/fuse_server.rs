@@ -1,8 +1,9 @@
 //! Runs `halfpower mount` in a second process, which serves a file on a reference device over FUSE.
 //!
-//! In a second process, the server's CPU time is not charged to the load generator, and the server
-//! still answers requests if the load generator is killed. The server ends when its standard input
-//! is closed, so it does not outlive this process. It removes its folder when it ends.
+//! Because the server runs in a second process, its CPU time is not charged to the load generator,
+//! and the server still answers requests if the load generator is killed. The server ends when its
+//! standard input is closed, so the server does not outlive the load generator. The server removes
+//! its folder when it ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -66,8 +66,8 @@ impl Bytes<'_> {
     }
 }
 
-/// Fuzzes simulated systems. The input is a complete system file, or the name of a built-in system
-/// and lines that change the system, such as `KEY=VALUE`.
+/// Fuzzes simulated systems. The input is a complete system file. The input can also be the name of
+/// a built-in system, followed by lines of the form `KEY=VALUE` that change this system.
 pub fn system(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
@@ -133,8 +133,8 @@ fn work(system: &System, choice: u8) {
     assert!(done.len() <= 1 && driver.in_flight() as usize + done.len() == 1);
 }
 
-/// Fuzzes the protocol of `halfpower peer`. The first byte selects what the other bytes are: the
-/// bytes that a client sends during the handshake, a request, or two answers of a server.
+/// Fuzzes the protocol of `halfpower peer`. The first byte selects what the other bytes are: a
+/// request, two answers of a server, or the bytes that a client sends during the handshake.
 pub fn peer(data: &[u8]) {
     let Some((first, data)) = data.split_first() else { return };
     match first % 3 {

@@ -136,8 +136,8 @@ pub fn replacing(consent: &Consent, trees: &[PathBuf]) -> filecopy::MayReplace {
         let file = Backing::File(info.device, info.inode);
         match usage::of_file(kernel.get_or_init(Kernel::of_host), file) {
             Some(why) => Err(format!(
-                "{shown} {why}: replacing it would destroy data in use; detach it (losetup, \
-                 swapon --show) first"
+                "{shown} {why}: replacing it would destroy data in use; first turn off the swap \
+                 (swapoff) or detach the loop device (losetup -d)"
             )),
             None => Ok(()),
         }
@@ -232,8 +232,8 @@ fn check_file(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome<(
     let in_use = in_use.or_else(|| usage::by_writer(&kernel, file));
     if let Some(why) = in_use {
         return Err(Failure::refused(format!(
-            "{path} {why}: writing would destroy data in use; detach it (losetup, swapon --show) \
-             or end that program first"
+            "{path} {why}: writing would destroy data in use; first turn off the swap (swapoff), \
+             detach the loop device (losetup -d) or end the program that writes to the file"
         )));
     }
     // If the file was replaced after the target was opened, the inodes differ, and the target is
@@ -273,8 +273,8 @@ fn check_device(target: &HostTarget, named: &Path, consent: &Consent) -> Outcome
     }
     if let Some(why) = usage::of_device(&Kernel::of_host(), device) {
         return Err(Failure::refused(format!(
-            "{shown} {why}: writing would destroy data in use; unmount it, detach it or end \
-             that program first"
+            "{shown} {why}: writing would destroy data in use; first unmount or detach the device, \
+             or end the program that uses it"
         )));
     }
     let names = names_of(target, device);
@@ -334,7 +334,8 @@ fn claim(target: &HostTarget) -> Outcome<Arc<fs::File>> {
 fn names_of(target: &HostTarget, device: &Device) -> Vec<String> {
     let mut names = Vec::new();
     for entry in fs::read_dir("/dev/disk/by-id").into_iter().flatten().flatten() {
-        // A link may lead to another device than its name says, so device numbers are compared.
+        // The name of a link does not prove which device the link leads to, so device numbers are
+        // compared.
         let found = fs::metadata(entry.path()).ok().map(|metadata| Backing::of(&metadata));
         if found.is_some() && found == backing_of(target) {
             names.push(entry.file_name().to_string_lossy().into_owned());

@@ -43,7 +43,7 @@ impl Signals {
     pub fn install() -> Signals {
         let signals = Signals::default();
         for signal in [SIGTERM, SIGHUP].into_iter().filter(|signal| !keeps_ignoring(*signal)) {
-            // If this fails, the signal ends this program, which is its default action.
+            // If this fails, the signal keeps its default action, which ends this program.
             let _ = flag::register_usize(signal, Arc::clone(&signals.0), signal as usize);
         }
         signals

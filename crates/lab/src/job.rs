@@ -38,7 +38,8 @@ const REQUEST_BYTES_DEFAULT: u32 = 4096;
 /// Maximum number of requests in the log of a trial. A full log takes 80 MiB of memory.
 const LOGGED_MAX: usize = 2 << 20;
 const PERCENTILES: [f64; 2] = [50.0, 99.0];
-/// Number of intervals in the time series of a trial, unless [`INTERVAL_NS`] limits their length.
+/// Number of intervals in the time series of a trial. The number differs if the intervals would be
+/// shorter or longer than [`INTERVAL_NS`] allows.
 const INTERVALS: u64 = 50;
 /// Minimum and maximum length of an interval in the time series of a trial (ns).
 const INTERVAL_NS: std::ops::RangeInclusive<u64> = 10_000_000..=100_000_000;

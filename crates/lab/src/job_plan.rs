@@ -39,7 +39,7 @@ pub fn lines(job: &Job, endurance_bytes: Option<u64>) -> Outcome<Vec<String>> {
         if share > 0.0 && (workload.limit_bytes.is_none() || warms_up) {
             at_least = "at least ";
         }
-        // The workload runs on each target.
+        // The workload runs on each target, so its writes count once for each target.
         let targets = job.targets.count() as u64;
         let written = (workload.limit_bytes.unwrap_or(0) as f64 * share) as u64;
         writes = writes.saturating_add(written.saturating_mul(trials * targets));
@@ -58,7 +58,10 @@ pub fn lines(job: &Job, endurance_bytes: Option<u64>) -> Outcome<Vec<String>> {
     }
     let spent = if job.targets.simulated().is_some() { "virtual time" } else { "measuring" };
     let time = if job.trace.is_some() {
-        format!("{seconds:.3} s of {spent} if each trial takes as long as the recorded program")
+        format!(
+            "{seconds:.3} s of {spent}, provided that each trial takes as long as the recorded \
+             program did"
+        )
     } else if endless && job.targets.simulated().is_some() {
         "the virtual time that the simulated system needs for all requests".to_owned()
     } else if endless {

@@ -42,8 +42,8 @@ pub struct Entry {
     /// Boot id (`/proc/sys/kernel/random/boot_id`) when the process `pid` ran. It differs after a
     /// reboot, when another process may have the same process id.
     pub boot_id: String,
-    /// Whether the process `pid` locked the file until its end. False if the file system does not
-    /// support locks.
+    /// Whether the process `pid` locked the file for as long as the process ran. False if the file
+    /// system does not support locks.
     #[serde(default)]
     pub locked: bool,
 }
@@ -83,7 +83,7 @@ pub enum Stray {
     InUse,
     /// The file or mount remains from a killed run and may be removed.
     Removable,
-    /// The file system of the file is not mounted now, so the file may still exist.
+    /// The file is not found, and its file system is not mounted now. The file may still exist.
     Away,
     /// The file or mount does not exist any more, or another file has the same path.
     Gone,
@@ -139,7 +139,8 @@ impl Recorded {
         let file = folder().map(|folder| folder.join(name));
         let recorded = Recorded { file, entry };
         if let Err(error) = recorded.write() {
-            // If too many files are open, the run fails soon with its own message.
+            // If too many files are open, the run soon fails for the same reason and prints an
+            // error. No error is printed here.
             if error.raw_os_error() != Some(libc::EMFILE) {
                 let cause = ioengine::error::cause(&error);
                 console::error(&format!(
@@ -338,7 +339,8 @@ mod tests {
         assert_eq!(state_of(&locked), Stray::InUse);
         drop(file);
         assert_eq!(state_of(&locked), Stray::Removable);
-        // This process id belongs to a running process, but for a locked file only the lock counts.
+        // This process id belongs to a running process. However, only the lock counts if the file
+        // was locked.
         (locked.pid, locked.boot_id) = (std::process::id(), machine::boot_id());
         assert_eq!(state_of(&locked), Stray::Removable);
     }

@@ -197,7 +197,7 @@ pub struct TrialDocument {
     /// there was no final flush.
     pub accepted_ns: Option<u64>,
     /// The period in which the queue was full. Rates of a closed-loop trial are computed over this
-    /// period, because the queue is still filling before it and draining after it. Absent if the
+    /// period, because the queue fills before this period and drains after it. Absent if the
     /// period is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_queue: Option<FullQueueDocument>,
@@ -218,8 +218,8 @@ pub struct TrialDocument {
     pub cycles: Option<u64>,
     /// Counters of the block device; null if there is no block device.
     pub device: Option<DeviceDocument>,
-    /// Number of the target's bytes in the page cache, before and after the target was evicted
-    /// from it. Null if the target was not evicted or the numbers are unknown.
+    /// Number of the target's bytes in the page cache, before and after the target was evicted.
+    /// Null if the target was not evicted or the numbers are unknown.
     pub resident_bytes: Option<ResidentDocument>,
     /// Features and buffers that the I/O engine used; absent if the trial was read from the
     /// database.
@@ -248,7 +248,7 @@ pub struct SetupDocument {
     pub huge_bytes: u64,
 }
 
-/// Number of a target's bytes in the page cache, before and after the target was evicted from it.
+/// Number of a target's bytes in the page cache, before and after the target was evicted.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ResidentDocument {
     /// Number of bytes in the page cache before the eviction.
@@ -278,7 +278,7 @@ pub struct BoundsDocument {
     pub upper: Option<f64>,
 }
 
-/// How much the results change if a soaker runs, which is a load that uses all idle CPU time.
+/// How much a soaker changes the results. A soaker is a load that uses all idle CPU time.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct DisturbanceDocument {
     /// Throughput with a soaker, divided by throughput without a soaker.

@@ -101,7 +101,8 @@ pub struct GridPoint {
     pub bytes_per_s: Interval,
     /// Total rate in the fastest sample (bytes per second). A copy counts each byte once.
     pub best_bytes_per_s: f64,
-    /// Median of bytes read plus bytes written (bytes per second). A copy counts each byte twice.
+    /// Median memory traffic: bytes read plus bytes written, per second. A copy counts each byte
+    /// twice.
     pub traffic_bytes_per_s: f64,
     /// Number of samples.
     pub samples: usize,

@@ -15,7 +15,7 @@ const SPARE_MAPPED_BYTES: u64 = 64 << 20;
 /// (bytes).
 const SPARE_RESIDENT_BYTES: u64 = 24 << 20;
 
-/// Number of measurements in a series whose buffers must fit into the available memory together.
+/// The buffers of one measurement in a series may use the available memory divided by this number.
 /// On a busy machine, the kernel frees the buffers of closed io_uring rings late, so the buffers of
 /// several measurements can exist at the same time.
 const SHARE_OF_SERIES: u64 = 5;

@@ -96,8 +96,8 @@ fn credentials_of(
     };
     let pair = pairs.iter().map(|(user, password)| (set(user), set(password)));
     let mut found = pair.into_iter().filter(|(user, password)| match &address.user {
-        // The address contains a user, so the pair must contain a password and either the same user
-        // or no user.
+        // The address contains a user. The pair of variables must then contain a password, and
+        // either the same user or no user.
         Some(named) => password.is_some() && user.as_ref().is_none_or(|user| user == named),
         None => user.is_some(),
     });

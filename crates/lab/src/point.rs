@@ -161,8 +161,8 @@ pub struct Trial {
     pub soaker_ns: Option<u64>,
     /// I/O counters of the block device over the trial; None if there is no block device.
     pub device: Option<DeviceCounters>,
-    /// Amount of the target in the page cache before and after the target was evicted from the page
-    /// cache (scrub); None if it was not evicted.
+    /// Amount of the target's data in the page cache, before and after the target was evicted
+    /// (scrub); None if the target was not evicted.
     pub scrub: Option<Scrub>,
     /// Time series of the completed bytes and requests.
     pub series: Vec<SeriesPoint>,
@@ -189,8 +189,8 @@ pub struct LiveTrial {
     pub setup: Setup,
     /// Number of requests issued again after EAGAIN or EINTR.
     pub retries: u64,
-    /// Number of requests that were already complete when the call that submitted them returned.
-    /// They are counted only if the call left no request in flight.
+    /// Number of requests that completed within the call that submitted them. Only calls after
+    /// which no request was in flight are counted.
     pub at_once: u64,
     /// Number of requests of an open loop that were due but never issued.
     pub never_issued: u64,
@@ -299,8 +299,9 @@ impl Trial {
         all
     }
 
-    /// Returns the CPU time per request that the soaker lost but that was not charged to the
-    /// process (ns). It includes the calibration error of the soaker. None without a soaker.
+    /// Returns, per request, the CPU time that the soaker lost minus the CPU time charged to the
+    /// process (ns, at least 0). The result includes the calibration error of the soaker. None
+    /// without a soaker or without requests.
     pub fn uncharged_ns(&self) -> Option<f64> {
         self.per_request(self.soaker_ns?.saturating_sub(self.cpu.process_ns))
     }
@@ -400,10 +401,11 @@ impl Point {
         median(&costs)
     }
 
-    /// Returns the upper bound of the CPU time per request (ns). It is the sum of the time charged
-    /// to the process, from trials without a soaker, and the time of kernel threads and interrupts
-    /// that was not charged, from trials with a soaker. The uncharged time is the upper end of its
-    /// confidence interval. Returns None if no trial had a soaker.
+    /// Returns the upper bound of the CPU time per request (ns). This is the sum of two times. The
+    /// first is the time charged to the process, from trials without a soaker. The second is the
+    /// uncharged time of kernel threads and interrupts, from trials with a soaker. For the
+    /// uncharged time, the upper end of the confidence interval of the median is used. Returns None
+    /// if no trial had a soaker.
     ///
     /// A simulated host runs nothing but the workload, so the bound is the busy time of the host.
     pub fn cpu_upper_ns(&self) -> Option<f64> {

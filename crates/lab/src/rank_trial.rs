@@ -44,7 +44,7 @@ impl RankFiles {
     /// Describes how the ranks share files.
     pub fn describe(self) -> &'static str {
         match self {
-            RankFiles::Own => "each with the target of its command line",
+            RankFiles::Own => "each rank uses the target of its own command line",
             RankFiles::Segmented => "one shared file, segmented",
             RankFiles::Strided => "one shared file, strided",
         }
@@ -187,7 +187,8 @@ pub fn lines(ranks: &[RankTrial], trials: usize) -> Vec<String> {
     let [slowest, middle, fastest] = summary.rank_bytes_per_s;
     let mut lines = vec![
         format!(
-            "{last}{} on {}, started within {}; rate per rank: {} (median; {} to {})",
+            "{last}{} on {}, started within {} of each other; rate per rank: median {}, range {} \
+             to {}",
             units::counted(summary.ranks as u64, "rank"),
             units::counted(summary.hosts as u64, "host"),
             units::time(summary.start_skew_ns as f64),
@@ -196,14 +197,15 @@ pub fn lines(ranks: &[RankTrial], trials: usize) -> Vec<String> {
             rate(fastest),
         ),
         format!(
-            "{last}rate of all ranks until the first was done: {}; until the last was done: {}",
+            "{last}rate of all ranks until the first rank finished: {}; until the last rank \
+             finished: {}",
             rate(summary.first_done_bytes_per_s),
             rate(summary.last_done_bytes_per_s),
         ),
     ];
     for rank in ranks.iter().filter(|rank| summary.stragglers.contains(&rank.rank)) {
         lines.push(format!(
-            "straggler: {} at {}, {:.2} of the median, p99 {}",
+            "straggler: {} with a rate of {}, {:.2} times the median rate; p99 {}",
             rank.name(),
             rate(rank.bytes_per_s()),
             rank.bytes_per_s() / middle,
@@ -264,7 +266,7 @@ mod tests {
         assert_eq!((summary.stragglers, summary.lost), (vec![2], vec![3]));
         let lines = lines(&ranks, 1);
         assert!(lines[2].starts_with("straggler: rank 2 (b)"), "{lines:?}");
-        assert!(lines[2].contains("0.51 of the median"), "{lines:?}");
+        assert!(lines[2].contains("0.51 times the median"), "{lines:?}");
         assert_eq!(lines[3], "lost: rank 3 (b): killed by signal 9");
     }
 

@@ -102,8 +102,8 @@ pub fn of_environment() -> Option<(u32, u32)> {
     (rank < count).then_some((rank, count))
 }
 
-/// Returns true if this process prints and stores results: it is the worker of rank 0, or it is not
-/// a worker.
+/// Returns true if this process prints and stores results. This is so for the worker of rank 0, and
+/// for a process that is not a worker.
 pub fn is_first_or_only() -> bool {
     of_environment().is_none_or(|(rank, _)| rank == 0)
 }
@@ -385,7 +385,7 @@ impl Ranks {
         Err(Failure::failed(format!("{} was lost: {why}{more}", self.name(*first))))
     }
 
-    /// Sends a message to a rank unless it is lost.
+    /// Sends a message to a rank. Does nothing if the rank is lost.
     fn send_to(&self, rank: u32, message: &Message) {
         if !self.state.borrow().lost.contains_key(&rank) {
             let _ = self.link.send(rank, message);

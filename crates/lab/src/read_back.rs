@@ -71,7 +71,8 @@ pub fn read_back(lab: &Lab, job: &Job, bench: &Bench, written: &Arc<Written>) ->
     Ok(())
 }
 
-/// Marks the last trial of every point with writes as invalid, because verification failed.
+/// In each point whose workload writes, marks the last trial as invalid, because verification
+/// failed.
 pub fn distrust(points: &mut [Point], why: &str) {
     let wrote = points.iter_mut().filter(|point| point.key.read_percent() < 100);
     for trial in wrote.filter_map(|point| point.trials.last_mut()) {

@@ -84,8 +84,8 @@ fn failure_text(failure: Failure) -> String {
             "; look at the kernel log (dmesg) and at the health of the drive (smartctl -a)"
         }
         libc::EAGAIN | libc::EINTR => {
-            "; the request was refused after many retries too: use a smaller --iodepth, or look at \
-             the kernel log (dmesg)"
+            "; the request was refused even after many retries: use a smaller --iodepth, or look \
+             at the kernel log (dmesg)"
         }
         libc::ENOTCONN | libc::ECONNABORTED | libc::ENODEV | libc::ENXIO => {
             "; the device disappeared: look at the kernel log (dmesg)"

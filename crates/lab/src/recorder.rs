@@ -125,8 +125,9 @@ impl Recorder {
         }
         check_not_under_dev(path, "--db")?;
         Store::check_beside(path)?;
-        // The test uses another file name, because another run may be creating this database at the
-        // same time.
+        // To check that the folder is writable, a file with another name is created. The name of
+        // the database is not used, because another run may be creating this database at the same
+        // time.
         let beside = path.with_file_name(format!("halfpower-{}.probe", uuid::Uuid::new_v4()));
         let probe = std::fs::OpenOptions::new().write(true).create_new(true).open(&beside);
         let removed = probe.and_then(|_| std::fs::remove_file(&beside));
@@ -327,8 +328,8 @@ impl RatesReader {
         &self.keys
     }
 
-    /// Reads the points of a run for whose keys `is_wanted` returns true. Returns the number of the
-    /// workload and the trials of each point. `is_wanted` is called only once for each workload.
+    /// Reads the points of a run whose keys `is_wanted` accepts. For each point, returns the number
+    /// of the workload and the trials. `is_wanted` is called only once for each workload.
     ///
     /// # Errors
     /// The same as for [`load`].

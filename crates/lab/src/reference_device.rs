@@ -73,8 +73,8 @@ pub fn devices(
     };
     if experiment.verify && !devices.is_empty() {
         return Err(Failure::usage(
-            "a reference device in this process stores no data to verify; drop --verify, or mount \
-             such a device as a file: halfpower mount truth:... DIR",
+            "a reference device that is not mounted stores no data to verify; drop --verify, or \
+             mount the device as a file: halfpower mount truth:... DIR",
         ));
     }
     Ok(devices)
@@ -97,7 +97,7 @@ fn check_named(experiment: &Experiment, alone: bool) -> Outcome<()> {
     let is_other = |kind: &&EngineKind| **kind != EngineKind::Delay;
     if let Some(other) = experiment.engine_kinds.iter().flatten().find(is_other) {
         return Err(Failure::usage(format!(
-            "a reference device in this process works only with --ioengine delay, not {other}; \
+            "a reference device that is not mounted works only with --ioengine delay, not {other}; \
              drop --ioengine, or mount the device as a file: halfpower mount truth:... DIR"
         )));
     }
@@ -114,8 +114,9 @@ fn described(
     let (some, all) = (engine_kinds.iter().any(is_delay), engine_kinds.iter().all(is_delay));
     if some && (!all || !experiment.targets.is_empty()) {
         return Err(Failure::usage(
-            "--ioengine delay creates its own device and accepts no other target or I/O engine; \
-             drop the others, or use the target truth:...",
+            "--ioengine delay creates its own device, so it works only without targets and without \
+             other I/O engines; drop the targets and the other I/O engines, or use the target \
+             truth:... without --ioengine",
         ));
     }
     if experiment.truth.is_some() && !all {
@@ -129,8 +130,8 @@ fn described(
 }
 
 /// Returns the default size of the region that is accessed on every device (bytes). The region
-/// begins at `offset` and ends where the zones of the smallest device end. If no device has zones,
-/// its size is [`SIZE_BYTES`].
+/// begins at `offset` and ends at the end of the zones. If several devices have zones, the smallest
+/// end counts. If no device has zones, the region has [`SIZE_BYTES`] bytes.
 ///
 /// # Errors
 /// A usage error if the offset is not inside the zones.
@@ -141,7 +142,7 @@ pub fn region_bytes(devices: &[ReferenceDevice], offset: u64) -> Outcome<u64> {
         Some(span) if span > offset => Ok(span - offset),
         Some(span) => Err(Failure::usage(format!(
             "--offset {offset} is not inside the zones of the device, which end at {span} bytes; \
-             use a smaller --offset, or specify --size"
+             use a smaller --offset, or enlarge the device with --size"
         ))),
     }
 }

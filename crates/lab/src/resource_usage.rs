@@ -162,7 +162,7 @@ pub struct BindingDocument {
     /// larger queue depth may help.
     pub resource: String,
     /// Utilisation of the limiting resource, from 0 to 1. For "latency", it is the utilisation of
-    /// the busiest resource, counting only work that requests wait for.
+    /// the busiest resource. Work for which no request waits is not counted.
     pub utilisation: f64,
     /// A busier resource that mostly waits for the limiting resource. Null if there is none.
     #[serde(default)]
@@ -194,7 +194,7 @@ impl BindingDocument {
         let busy = percent(self.utilisation);
         let waits = self.held.as_ref().map(|held| {
             format!(
-                "; {}, busy {}, waits for {}",
+                "; {}, busy {} of the time, waits for {}",
                 held.resource,
                 percent(held.utilisation),
                 self.resource
@@ -202,7 +202,7 @@ impl BindingDocument {
         });
         match self.resource.as_str() {
             "latency" => {
-                format!("latency: the busiest resource is busy {busy} of the time")
+                format!("latency: even the busiest resource is busy only {busy} of the time")
             }
             name => format!("{name}, busy {busy} of the time{}", waits.unwrap_or_default()),
         }
@@ -216,9 +216,10 @@ pub struct ResourceDocument {
     pub name: String,
     /// Share of the time in which the resource was busy, from 0 to 1.
     pub utilisation: f64,
-    /// Busy time, summed over all servers of the resource (ns). If the resource is a limit on the
-    /// drain rate or on the sustained rate, it is busy while requests wait because its credit is
-    /// used up. If it is a limit on concurrent requests, it is busy while requests are in flight.
+    /// Busy time, summed over all servers of the resource (ns). Limits are listed as resources too.
+    /// The limit on the drain rate is busy while the write buffer is full. The limit on the
+    /// sustained rate is busy while the burst credit is used up. A stage that admits a limited
+    /// number of requests at once is busy while a request is in the stage.
     pub busy_ns: u64,
     /// Number of servers of the resource, which are units that work in parallel, such as dies.
     pub servers: u32,
@@ -226,8 +227,8 @@ pub struct ResourceDocument {
     pub bytes: u64,
     /// Busy time of each phase (ns). Empty for a resource without phases.
     pub phases_ns: BTreeMap<String, u64>,
-    /// Part of the busy time in which another resource slowed this resource (ns), by the name of
-    /// the other resource.
+    /// Busy time during which slower resources limited this resource (ns), by name of the slower
+    /// resource.
     pub paced_ns: BTreeMap<String, u64>,
 }
 
@@ -395,7 +396,8 @@ mod tests {
         account.resources.insert(0, bus);
         point.trials[0].live_mut().account = Some(account);
         let lines = of(&point).lines();
-        let limit = "  limited by media, busy 89.0% of the time; bus, busy 99.5%, waits for media";
+        let limit = "  limited by media, busy 89.0% of the time; bus, busy 99.5% of the time, \
+                     waits for media";
         assert_eq!(lines[0], limit);
         assert!(lines[1].ends_with("slowed by link 0.5%, slowed by media 89.0%"));
     }

@@ -207,7 +207,8 @@ impl Book<'_> {
         fail_on_errors(&trial, &point.key.describe())?;
         kept?;
         if self.recorder.has_log() {
-            // The log is already on disk. The logs of all trials would need too much memory.
+            // The log is already on disk. It is removed from memory, because the logs of all trials
+            // would need too much memory.
             trial.live_mut().log = Vec::new();
         }
         point.trials.push(trial);

@@ -20,7 +20,8 @@ use crate::trials::{Lab, Setting};
 
 /// Space that must remain free on the file system after a test file was written (bytes).
 const SPARE_BYTES: u64 = 16 << 20;
-/// Size of the requests that fill a test file (bytes). The papers recommend large requests.
+/// Size of the requests that fill a test file (bytes). Riedel et al. (1997) and Chung et al. (2000)
+/// recommend large requests.
 const LAYOUT_REQUEST_BYTES: u32 = 1 << 20;
 /// Queue depth of the requests that fill a test file.
 const LAYOUT_DEPTH: u32 = 8;

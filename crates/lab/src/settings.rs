@@ -49,8 +49,8 @@ const ATTEMPTS: u32 = 20;
 /// Pause between two attempts.
 const ATTEMPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// For each setting, the other settings that the kernel may reset when it changes. The scheduler's
-/// tunables, which the kernel resets when the scheduler changes, are not listed here.
+/// For each setting, the other settings that the kernel may reset when this setting is changed. A
+/// change of the scheduler also resets the scheduler's tunables, which are not listed here.
 const MOVED: [(&str, &[&str]); 3] = [
     (SCHEDULER, &[NR_REQUESTS, "wbt_lat_usec"]),
     (WRITE_CACHE, &[READ_AHEAD, "wbt_lat_usec"]),
@@ -328,8 +328,8 @@ fn settle_earlier(disk: &Path) -> Outcome<()> {
             Ok(())
         }
         Standing::Absent(what) => Err(Failure::failed(format!(
-            "a run that was killed did not restore a drive: {what}; {WHEN_ABSENT}, or remove {} \
-             to keep the changed setting",
+            "a run that was killed did not restore a setting of a drive: {what}; {WHEN_ABSENT}; to \
+             keep the changed setting instead, remove the file {}",
             recorded.file().display()
         ))),
         Standing::Pending { .. } => Err(Failure::failed(format!(
@@ -345,12 +345,14 @@ fn changes(disk: &Path, wanted: &[HostSetting]) -> Outcome<Vec<Change>> {
         let path = path_of(disk, wish.name).ok_or_else(|| {
             let name = name_of(disk);
             Failure::failed(format!(
-                "{name} has no write cache that can be switched on and off; drop its flag"
+                "{name} has no write cache that can be switched on and off; drop \
+                 --toggle-write-cache"
             ))
         })?;
         let listed = text(&path).map_err(|error| {
             Failure::failed(format!(
-                "{} of {} cannot be read: {}; if the device has no such setting, drop the flag",
+                "{} of {} cannot be read: {}; if the device lacks this setting, drop the flag that \
+                 changes the setting",
                 wish.name,
                 name_of(disk),
                 ioengine::error::cause(&error)
@@ -451,14 +453,16 @@ fn while_busy(mut write: impl FnMut() -> io::Result<()>) -> io::Result<()> {
     write()
 }
 
-/// Changes a setting and reads the new value back. If the kernel stored another value, the old
-/// value is restored immediately, because a later run could not tell who set that value.
+/// Changes a setting and reads the new value back. If the kernel stored a value that was not
+/// requested, the old value is restored immediately. Later, `undo` would assume that another
+/// program had set the stored value, and would not restore the old value.
 fn set(change: &Change, disk: &Path) -> Outcome<()> {
     let Some(wanted) = &change.wanted else { return Ok(()) };
     let failed = |cause: String| {
         let what = what(change, disk);
         Failure::failed(format!(
-            "setting {what} to {wanted}: {cause}; drop its flag or use another value"
+            "setting {what} to {wanted}: {cause}; drop the flag for this setting, or use another \
+             value"
         ))
     };
     write(&change.path, wanted).map_err(|error| failed(ioengine::error::cause(&error)))?;
@@ -507,7 +511,7 @@ pub fn standing(entry: &Entry) -> Standing {
         plain && path_of(disk, &change.name).is_some_and(|path| path == change.path)
     };
     if !entry.changes.iter().all(ours) {
-        return forget("the journal entry contains files that are not settings of the device");
+        return forget("the journal entry names files that do not hold settings of the device");
     }
     Standing::Pending { disk: disk.to_path_buf(), changes: entry.changes.clone() }
 }
@@ -596,9 +600,9 @@ pub fn undo(changes: &[Change]) -> Vec<(Change, Fate)> {
     changes.iter().zip(fates).zip(failures).rev().filter_map(checked).collect()
 }
 
-/// Predicts the result of undoing each change from the current values. If the kernel resets setting
-/// A when setting B changes, A is restored whenever B is restored. The current value of A is then
-/// ignored, because the kernel may have set it.
+/// Predicts the result of undoing each change. The prediction uses the current values. If the
+/// kernel resets setting A when setting B changes, A is restored whenever B is restored. The
+/// current value of A is then ignored, because the kernel may have set it.
 pub fn fates(changes: &[Change]) -> Vec<Fate> {
     let mut fates: Vec<Fate> = Vec::new();
     for change in changes {
@@ -628,8 +632,8 @@ pub fn said(change: &Change, disk: &Path, fate: &Fate) -> String {
         Fate::Restored => format!("restored {what} to {old}"),
         Fate::AsBefore => format!("unchanged: {what} is still {old}"),
         Fate::Left(now) => format!(
-            "left {what} at {now}, which another program set: the run had changed it from {old} to \
-             {}",
+            "left {what} at {now}: another program set this value after the run had changed {old} \
+             to {}",
             change.wanted.as_deref().unwrap_or(old)
         ),
         Fate::Failed(cause) => format!("failed: {what} was not restored to {old}: {cause}"),
@@ -700,7 +704,7 @@ mod tests {
         let changes = changes(disk.path(), &[wish]).unwrap();
         assert_eq!((&changes[0].path, &*changes[0].old), (&cache, BACK));
         assert_eq!(changes[1].name, WRITE_CACHE, "the kernel sets write_cache again");
-        // On a real disk, a change of the drive's cache changes both files.
+        // On a real disk, the kernel changes both files when the mode of the drive's cache changes.
         fs::write(&cache, THROUGH).unwrap();
         fs::write(&believed, THROUGH).unwrap();
         assert_eq!(value(&changes[0].path).unwrap(), THROUGH);

@@ -177,8 +177,8 @@ pub fn bounds_of(system: &System, workload: &Workload, caching: Caching, moved: 
     shape.map(|shape| bounds::of(system, &shape)).unwrap_or_default()
 }
 
-/// Returns the papers' simple model of the time of a request. None unless the workload is direct
-/// reads or direct writes on a single disk.
+/// Returns the simple model of Riedel et al. (1997): the time of a request if no steps of the
+/// request overlap. None unless the workload is direct reads or direct writes on a single disk.
 pub fn simple_model_of(
     system: &System,
     workload: &Workload,

@@ -61,8 +61,8 @@ impl SimulatedTarget {
         };
         if targets.len() > 1 {
             return Err(Failure::usage(format!(
-                "{} cannot be measured together with other targets; measure it alone (disks=4 \
-                 gives it four devices)",
+                "{} cannot be measured together with other targets; measure it alone (to simulate \
+                 four devices, append ,disks=4)",
                 target.display()
             )));
         }

@@ -74,7 +74,8 @@ impl FromStr for Split {
     /// remaining percentage equally.
     fn from_str(text: &str) -> Result<Split, String> {
         if text.contains(',') {
-            return Err("reads and writes need the same sizes; use 4k/50:64k/50".to_owned());
+            let why = "reads and writes need the same sizes; use a single list, as in 4k/50:64k/50";
+            return Err(why.to_owned());
         }
         let parts: Vec<&str> = text.split(':').collect();
         if parts.len() > SHARES_MAX {

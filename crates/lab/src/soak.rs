@@ -242,15 +242,16 @@ impl Readings {
         let (before, after) = (lost_cpus(&soaked.before), lost_cpus(&soaked.after));
         if (before - after).abs() > DRIFT_MAX_CPUS {
             doubt(format!(
-                "the background load changed from {before:.2} to {after:.2} CPUs (limit \
-                 {DRIFT_MAX_CPUS}), so the upper bound may include other programs; stop them, or \
-                 use a longer --settle if the command left processes running"
+                "the background load changed from {before:.2} to {after:.2} CPUs (allowed change: \
+                 {DRIFT_MAX_CPUS} CPUs), so the upper bound may include CPU time of other \
+                 programs; stop other programs; if processes of the command kept running, use a \
+                 longer --settle"
             ));
         }
         if self.elapsed_ns < SHORT_NS {
             doubt(format!(
-                "the command ran for only {}, but readings have a resolution of 20 ms; give \
-                 the command more work",
+                "the command ran for only {}, but readings of CPU time have a resolution of up to \
+                 20 ms; give the command more work",
                 units::time(self.elapsed_ns as f64)
             ));
         }
@@ -266,7 +267,11 @@ impl Readings {
             .beyond_background_ns()
             .is_some_and(|ns| ns < lower - TOLERANCE * self.whole_ns())
         {
-            doubt("the command used more CPU time than the soaker lost; repeat the run".to_owned());
+            doubt(
+                "the command used more CPU time than the soaker lost, so one of these \
+                 measurements is wrong; repeat the run"
+                    .to_owned(),
+            );
         }
         verdict
     }
@@ -334,8 +339,9 @@ fn left_text(running: &[Running]) -> Option<String> {
     };
     (!running.is_empty()).then(|| {
         format!(
-            "the command left {count} running, {}: neither bound contains CPU time used after the \
-             end of the command; make the command wait for its processes",
+            "the command left {count} running, {}: neither the lower nor the upper bound includes \
+             CPU time that is used after the end of the command; make the command wait for its \
+             processes",
             names.join(", ")
         )
     })

@@ -43,8 +43,9 @@ struct LayerDocument {
     /// Kind of the layer: file, directory, file system, partition, volume, device, bus or network.
     kind: &'static str,
     name: String,
-    /// Number of layers above this one that branch, for example an array of disks or a btrfs file
-    /// system on several devices.
+    /// Depth of the layer, 0 at the top. The members of an array or of a btrfs file system on
+    /// several devices are one level deeper than the array or the file system. The files below an
+    /// overlay or FUSE mount are one level deeper than the mount.
     depth: usize,
     /// Properties of the layer. The names of quantities end in the unit, as in `size_bytes`.
     facts: BTreeMap<&'static str, FactDocument>,

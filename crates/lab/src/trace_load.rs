@@ -216,7 +216,7 @@ impl TraceLoad {
         if !scan.has_latencies && self.parameters.changes.depth.is_none() {
             notes.push(
                 "the trace has no completion times, so replayed requests do not wait for each \
-                 other (but at most 64 of a thread are in flight)"
+                 other (each thread has at most 64 requests in flight)"
                     .into(),
             );
         }
@@ -273,8 +273,8 @@ impl TraceLoad {
         most.unwrap_or(1).clamp(1, DEPTH_MAX)
     }
 
-    /// Returns the buffer size for one request (bytes): the length of the longest request, unless
-    /// all buffers together would need too much memory.
+    /// Returns the buffer size for one request (bytes). This is the length of the longest request,
+    /// or less if all buffers together would need too much memory.
     pub fn piece_bytes(&self) -> u32 {
         let slots = u64::from(self.depth()) * u64::from(self.workers);
         let affordable = (BUFFERS_MAX_BYTES / slots) / GRANULE_BYTES * GRANULE_BYTES;

@@ -67,7 +67,7 @@ pub struct Lab {
 /// Readings from before a trial. A comparison with readings from after the trial shows whether
 /// memory served direct requests, and whether the health of the drives changed.
 struct Before {
-    /// Each device that stores the image of a loop device, with its I/O counters.
+    /// The devices that store the images of loop devices, each with its I/O counters.
     images: Vec<(Device, DeviceCounters)>,
     dirtied_bytes: Option<u64>,
     /// Health of the NVMe drives that store the targets. Empty if the health cannot be read.
@@ -492,7 +492,7 @@ impl Lab {
             trial.verdict.flag(
                 State::Suspect,
                 Check::InjectedFaults,
-                "the results do not describe the target",
+                "the results do not represent the performance of the target",
             );
         }
         if let Err(doubt) = soaked {
@@ -502,7 +502,7 @@ impl Lab {
     }
 
     /// Reads the counters of the server and of this process before a trial. None if a soaker runs,
-    /// because it keeps all CPUs busy, and this machine may be the server.
+    /// because a server on this machine would then seem to use the soaker's CPU time.
     fn server_before(&self, setting: &Setting<'_>) -> Option<(Counters, CpuSample)> {
         let watch = self.server.as_ref().filter(|_| !setting.soaked)?;
         Some((watch.counters()?, self.meter.sample(self.clock.now_ns())))
@@ -651,8 +651,8 @@ impl Lab {
             return Ok((sample, Ok(None)));
         };
         if self.clock.now_ns() > ready.background_at_ns + BACKGROUND_HOLDS_NS {
-            // If this fails, the last value stays in use. The next reading of the soaker reports
-            // the reason.
+            // If this fails, the previous background load stays in use. The next reading of the
+            // soaker reports the reason.
             let _ = ready.watch_background(&self.clock);
         }
         let ReadySoaker { soaker, background_share, .. } = ready;
@@ -680,7 +680,7 @@ impl Lab {
     /// Returns the conditions that are known before the trial runs.
     fn circumstances(&self, setting: &Setting<'_>, scrubbed: bool) -> Circumstances {
         let targets = setting.place.count() as u64;
-        // Strided ranks share one region. All other ranks have a region each.
+        // Strided ranks share one region. With other `RankFiles`, each rank has a separate region.
         let apart = setting.ranks.filter(|ranks| ranks.files != RankFiles::Strided);
         let ranks = u64::from(apart.map_or(1, |ranks| ranks.count));
         Circumstances {

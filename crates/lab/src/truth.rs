@@ -21,11 +21,12 @@ const MEMBERS_MAX: u32 = 64;
 /// Minimum chunk size of a stripe, which is one sector (bytes).
 const CHUNK_MIN_BYTES: u64 = 512;
 /// The syntax of `--inject`, for help texts and errors.
-pub const FAULT_WORDS: &str = "KIND[:ARGUMENT]@N[xCOUNT], where KIND is eio, enospc, eagain, \
-                               eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, flip, \
-                               lose, misdirect:SIZE or tear, N is the number of the request, \
-                               counted from 0, and the prefix read- or write- counts only reads \
-                               or writes";
+pub const FAULT_WORDS: &str = "[read-|write-]KIND[:ARGUMENT]@N[xCOUNT], where KIND is eio, enospc, \
+                               eagain, eintr, short:SIZE, late:COUNT, hang:TIME, twice, never, \
+                               flip, lose, misdirect:SIZE or tear. N is the number of the first \
+                               affected request, counted from 0. The COUNT after x is the number \
+                               of affected requests. With the prefix read-, only reads are counted \
+                               and affected; with write-, only writes";
 
 /// The parsed values of the keys. Their combination has not been checked yet.
 #[derive(Default)]
@@ -158,8 +159,9 @@ fn at_least(key: &str, value: &str, least: u64) -> Result<u64, String> {
 fn zones(text: &str) -> Result<Vec<(f64, f64)>, String> {
     let wrong = || {
         format!(
-            "zones={text}: write RATE@PERCENT/.., where each percentage is the end of a zone in \
-             the span and the last one is 100, as in 200MB/s@40/150MB/s@70/100MB/s@100"
+            "zones={text}: write RATE@PERCENT/.., where each PERCENT is the end of a zone in \
+             percent of the span and the last PERCENT is 100, as in \
+             200MB/s@40/150MB/s@70/100MB/s@100"
         )
     };
     let mut found: Vec<(f64, f64)> = Vec::new();

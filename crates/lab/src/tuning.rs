@@ -158,8 +158,10 @@ fn open(path: &Path, consent: &Consent) -> Outcome<(HostTarget, Option<Permit>, 
     let asked = !consent.overwrite.is_empty() || !consent.destroy_data_on.is_empty();
     if !asked {
         let why = match readable.kind() {
-            TargetKind::BlockDevice => "a device is only read unless --destroy-data-on names it",
-            _ => "a file is only read unless --overwrite names it",
+            TargetKind::BlockDevice => {
+                "halfpower does not write to a device unless --destroy-data-on names it"
+            }
+            _ => "halfpower does not write to a file unless --overwrite names it",
         };
         return Ok((readable, None, Some(why.to_owned())));
     }

@@ -38,11 +38,11 @@ pub struct Circumstances {
     /// I/O during the trial on the devices that store the image files of the target's loop devices.
     /// None without loop devices.
     pub beneath_images: Option<DeviceCounters>,
-    /// How much data became dirty in the page cache during the trial, through any program (bytes).
+    /// Number of bytes in the page cache that all programs together made dirty during the trial.
     /// None if unknown.
     pub dirtied_bytes: Option<u64>,
-    /// Name of a loop device that caches its image file, if the device that stores the file has no
-    /// I/O counters. None without such a loop device.
+    /// Name of a loop device whose image file is accessed through the page cache and is stored on a
+    /// device without I/O counters. None if there is no such loop device.
     pub unseen_image: Option<String>,
     /// Whether the target is in memory, such as on tmpfs.
     pub in_memory: bool,
@@ -104,7 +104,8 @@ pub struct Tail {
 }
 
 impl Default for Tail {
-    /// Returns the 99th percentile of one trial, which every result line shows.
+    /// Selects the 99th percentile, computed from one trial. Every result line shows this
+    /// percentile.
     fn default() -> Self {
         Tail { percentile: 99.0, trials: 1, asked: false }
     }
@@ -138,11 +139,11 @@ const BEYOND_MIN: f64 = 10.0;
 const APART_SHARE_MAX: f64 = 1e-3;
 /// Clock difference that is always accepted, because reading several clocks takes time (ns).
 const APART_MIN_NS: u64 = 100_000;
-/// Minimum suspension of the machine that makes a trial suspect (ns). Shorter times come from
-/// inaccurate clocks.
+/// A trial is suspect if the machine was suspended for more than this time (ns). Shorter times come
+/// from inaccurate clocks.
 const ASLEEP_MIN_NS: i64 = 1_000_000;
-/// If the wall clock deviates by more than this, it was set (ns). A smaller deviation comes from
-/// slewing.
+/// If the wall clock deviates from the monotonic clock by more than this time, the wall clock was
+/// set (ns). A smaller deviation comes from slewing.
 const WALL_MIN_NS: u64 = 1_000_000_000;
 /// Maximum I/O on the device in addition to the requested bytes, as a share of the requested bytes.
 const EXTRA_SHARE_MAX: f64 = 0.1;
@@ -154,11 +155,11 @@ const READ_AHEAD_BYTES: u64 = 16 << 20;
 const OTHERS_SHARE_MAX: f64 = 0.2;
 /// Maximum steal time, as a share of the time of all CPUs.
 const STOLEN_SHARE_MAX: f64 = 0.02;
-/// A trial that moved fewer bytes is not checked for requests that memory served instead of
-/// storage.
+/// A trial that moved fewer bytes than this is not checked for requests that were served from
+/// memory.
 const MEMORY_MIN_BYTES: u64 = 4 << 20;
-/// A trial counts as served from memory if storage transferred less than this share of its bytes,
-/// or if more than this share went through the page cache.
+/// A trial counts as served from memory in two cases: storage transferred less than this share of
+/// the trial's bytes, or more than this share of the written bytes went through the page cache.
 const MEMORY_SHARE_MAX: f64 = 0.5;
 /// Maximum time that a CPU quota may throttle threads, as a share of the trial.
 const THROTTLED_SHARE_MAX: f64 = 0.02;
@@ -175,7 +176,8 @@ const REQUESTS_MIN: f64 = 3.0;
 const AT_ONCE_SHARE_MAX: f64 = 0.5;
 /// Maximum share of requests that a server may answer with "try again later".
 const BUSY_SHARE_MAX: f64 = 1e-3;
-/// Requests up to this size need few memory segments even without huge pages (bytes).
+/// Maximum request size (bytes) for which huge pages are not checked. Requests up to this size need
+/// few memory segments, even on 4 KiB pages.
 const SEGMENT_BYTES: u64 = 256 << 10;
 
 /// Runs all checks on one trial.
@@ -203,7 +205,8 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         return verdict;
     }
     if key.is_simulated {
-        // A simulated system has no outside load, and its caches are part of the experiment.
+        // A simulated system has no outside load, and its caches are part of the experiment. The
+        // checks of outside load and caches are therefore left out.
         check_depth(key, trial, &mut verdict);
         check_rate(key, trial, &mut verdict);
         if around.long_trial {
@@ -214,7 +217,8 @@ pub fn judge(key: &PointKey, trial: &Trial, around: &Circumstances) -> Verdict {
         }
         return verdict;
     }
-    // An in-process reference device has no stored blocks and no page cache, and it busy-waits.
+    // An in-process reference device has no stored blocks and no page cache, and it busy-waits. The
+    // checks of the device, of memory and of the CPU use of the threads are therefore left out.
     let real = !key.is_issued_by(EngineKind::Delay);
     if real {
         check_holes(key, around, &mut verdict);
@@ -290,7 +294,7 @@ fn check_holes(key: &PointKey, around: &Circumstances, verdict: &mut Verdict) {
     }
 }
 
-/// Checks that reads reached the device if the page cache was scrubbed or is bypassed.
+/// If the page cache was scrubbed or is bypassed, checks that the reads reached the device.
 fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let read = trial.directions[0].bytes;
     let left = trial.scrub.and_then(|scrub| scrub.resident_after_bytes).unwrap_or(0);
@@ -300,8 +304,8 @@ fn check_device(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
             State::Invalid,
             Check::CacheHits,
             format!(
-                "{left} stayed in the page cache after the scrub; stop the program that maps or \
-                 locks the file, or use --direct"
+                "{left} stayed in the page cache when the target was dropped from the cache; stop \
+                 the program that maps or locks the file, or use --direct"
             ),
         );
     }
@@ -331,8 +335,8 @@ fn device_remedy(key: &PointKey, read_bytes: u64, around: &Circumstances) -> Str
         String::new()
     } else if region > 0 && read_bytes as f64 > region as f64 * REVISITED_MIN {
         format!(
-            "; the region of {} was read {:.1} times: use a larger --size, --size without \
-             --runtime to read the region once, or --direct",
+            "; the region of {} was read {:.1} times: use a larger --size, specify --size but not \
+             --runtime (the region is then read only once), or use --direct",
             units::size(region),
             read_bytes as f64 / region as f64
         )
@@ -342,8 +346,10 @@ fn device_remedy(key: &PointKey, read_bytes: u64, around: &Circumstances) -> Str
 }
 
 /// Checks whether buffered reads wrapped around their region, so that later reads came from the
-/// page cache. Returns true if they did. Always returns false if the device has I/O counters,
-/// because the counters show cache hits directly, or if the page cache cannot hold the region.
+/// page cache. Returns true if the reads wrapped around. Returns false without a check if the trial
+/// may read from the page cache, or if `--allow-holes` was specified. Also returns false if the
+/// page cache cannot hold the region, or if the device has I/O counters, which show cache hits
+/// directly.
 fn check_revisits(
     key: &PointKey,
     trial: &Trial,
@@ -359,7 +365,8 @@ fn check_revisits(
     if revisits {
         let text = format!(
             "{} were read from a region of {}: repeated reads come from the page cache; use a \
-             larger --size, or --size without --runtime to read the region once",
+             larger --size, or specify --size but not --runtime (the region is then read only \
+             once)",
             units::size(read),
             units::size(around.target_bytes)
         );
@@ -369,8 +376,8 @@ fn check_revisits(
 }
 
 /// Checks for I/O of other programs on the device. I/O that the system adds to the requests is not
-/// reported. For buffered requests, this is read-ahead and whole pages. For durable writes and
-/// growing files, it is the journal.
+/// reported. For buffered requests, the system adds read-ahead and rounds requests to whole pages.
+/// For durable writes and growing files, the system adds writes of the journal.
 fn check_device_load(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     let Some(device) = trial.device.filter(|_| around.counted) else { return };
     let [reads, writes] = [0, 1].map(|op: usize| trial.directions[op].bytes);
@@ -406,14 +413,16 @@ fn check_busy(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     if key.is_issued_by(EngineKind::Network) && retries as f64 > allowed {
         let text = format!(
             "the server was too busy and asked to wait {retries} times: the requests were sent \
-             again after pauses; use a smaller --iodepth or --numjobs, or raise the server's limit"
+             again after pauses; use a smaller --iodepth or --numjobs, or raise the server's \
+             request limit"
         );
         verdict.flag(State::Suspect, Check::ServerBusy, text);
     }
 }
 
-/// Checks the CPU use of other programs, and the steal time. The trial causes no user time in other
-/// processes, because the kernel threads that serve its requests have no user time.
+/// Checks the CPU use of other programs, and the steal time. Only the user time of other processes
+/// counts as the CPU use of other programs. System time is left out, because kernel threads that
+/// serve the requests of the trial use system time.
 fn check_host_load(trial: &Trial, verdict: &mut Verdict) {
     if trial.soaked || trial.elapsed_ns < LOAD_TRIAL_NS {
         return;
@@ -442,8 +451,8 @@ fn check_run_delay(key: &PointKey, trial: &Trial, around: &Circumstances, verdic
     let share = waited_ns as f64 / (trial.elapsed_ns as f64 * f64::from(threads));
     if share > RUN_DELAY_SHARE_MAX {
         let text = format!(
-            "the threads waited for a CPU for {:.0}% of the trial while another program used it; \
-             stop that program, or choose other CPUs (--cpus-allowed)",
+            "the threads waited for a CPU for {:.0}% of the trial while another program used \
+             that CPU; stop that program, or choose other CPUs (--cpus-allowed)",
             share.min(1.0) * 100.0
         );
         verdict.flag(State::Suspect, Check::CpuWait, text);
@@ -512,7 +521,7 @@ fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict:
     if closed && key.depth() > 1 && share > AT_ONCE_SHARE_MAX && !around.allow_holes {
         let text = format!(
             "{:.0}% of the requests completed inside the submit call: the depth of {} was not \
-             reached, and each latency is that of a batch",
+             reached, and each latency is that of a whole batch of requests",
             share * 100.0,
             key.depth()
         );
@@ -524,7 +533,7 @@ fn check_at_once(key: &PointKey, trial: &Trial, around: &Circumstances, verdict:
 /// times the mean latency.
 fn check_depth(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let Some((outstanding, mean)) = key.outstanding().zip(trial.latency().mean()) else { return };
-    // No requests are in flight during a flush.
+    // No requests are in flight during a flush, so the time of the flushes is subtracted.
     let flushed = trial
         .live
         .as_ref()
@@ -570,16 +579,16 @@ fn check_rate(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
     let never_issued = trial.live.as_ref().map_or(0, |live| live.never_issued);
     if never_issued > 0 {
         let text = format!(
-            "{} requests were due and never issued: the backlog at the end was too long",
+            "{} requests were due and never issued: the backlog of requests at the end of the \
+             trial was too long",
             units::count(never_issued as f64)
         );
         verdict.flag(State::Suspect, Check::RateMissed, text);
     }
 }
 
-/// Checks for direct requests that memory served instead of storage: on tmpfs, on a file system
-/// that falls back to the page cache (btrfs for checksummed data), or on a loop device whose image
-/// is cached.
+/// Checks for direct requests that were served from memory: on tmpfs, on a file system that falls
+/// back to the page cache (btrfs for checksummed data), or on a loop device whose image is cached.
 fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     if around.in_memory {
         verdict.flag(
@@ -598,8 +607,9 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
         if (moved as f64) < (read + written) as f64 * MEMORY_SHARE_MAX {
             let (moved, asked) = (units::size(moved), units::size(read + written));
             let text = format!(
-                "the image of the loop device is in the page cache of its host: the device below \
-                 it moved only {moved} of {asked}; attach the image with losetup --direct-io=on"
+                "the image of the loop device is in the page cache: the device that stores the \
+                 image transferred only {moved} of the {asked} requested; attach the image with \
+                 losetup --direct-io=on"
             );
             verdict.flag(State::Suspect, Check::InMemory, text);
             return;
@@ -607,21 +617,23 @@ fn check_memory(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: 
     }
     if let Some(name) = &around.unseen_image {
         let text = format!(
-            "{name} reads and writes its image through the page cache, and no device below it \
-             counts what reached storage; attach the image with losetup --direct-io=on"
+            "{name} reads and writes its image through the page cache, and the storage below the \
+             image has no I/O counters that show how much data reached the storage; attach the \
+             image with losetup --direct-io=on"
         );
         verdict.flag(State::Suspect, Check::InMemory, text);
         return;
     }
-    // The client does not cache a network target. Dirty pages can come from a server on this host.
+    // For a network target, dirty pages are ignored: the client does not cache the target, and a
+    // server on this host can make pages dirty.
     let is_here = !key.is_issued_by(EngineKind::Network);
     let dirtied = around.dirtied_bytes.filter(|_| is_here).unwrap_or(0);
     if written > MEMORY_MIN_BYTES && dirtied as f64 > written as f64 * MEMORY_SHARE_MAX {
         let (dirtied, written) = (units::size(dirtied), units::size(written));
         let text = format!(
-            "direct writes went through the page cache: {dirtied} became dirty while {written} \
-             were written; either the file system cannot bypass the page cache (btrfs with \
-             checksums), or other programs wrote"
+            "direct writes went through the page cache: {dirtied} of page cache became dirty while \
+             the trial wrote {written}; either the file system cannot bypass the page cache (btrfs \
+             with checksums), or other programs wrote"
         );
         verdict.flag(State::Suspect, Check::InMemory, text);
     }
@@ -645,7 +657,7 @@ fn check_pages(key: &PointKey, trial: &Trial, verdict: &mut Verdict) {
 
 fn check_generator(key: &PointKey, trial: &Trial, around: &Circumstances, verdict: &mut Verdict) {
     if key.polls() || key.is_replay() {
-        // Polling always uses a whole CPU, and a replay busy-waits during short pauses.
+        // High CPU use is normal: polling uses a whole CPU, and replays busy-wait in short pauses.
         return;
     }
     let pool = if key.is_issued_by(EngineKind::Threads) { key.depth() } else { 1 };
@@ -698,7 +710,8 @@ mod tests {
 
     #[test]
     fn time_in_flushes_is_time_without_requests() {
-        // 1000 reads of 1 ms at queue depth 4 take 250 ms. Flushes take the other 750 ms.
+        // The trial lasts 1 s: 1000 reads of 1 ms at queue depth 4 take 250 ms, and flushes take
+        // 750 ms.
         let with = |flushes_ns: u64| {
             judged_as(
                 |key| key.workload.depth = 4,
@@ -882,7 +895,7 @@ mod tests {
             };
             judged_as(|key| key.caching = caching, cached).reasons.concat()
         };
-        // Each trial reads 4 MB.
+        // Each trial reads 4000 KiB: 1000 requests of 4 KiB.
         let again = text(Caching::Buffered, 1 << 20);
         let times = "the region of 1 MiB was read 3.9 times: use a larger --size";
         assert!(again.contains(times), "{again}");

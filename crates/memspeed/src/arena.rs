@@ -1,6 +1,6 @@
 //! The memory of one thread: an anonymous mapping with pages of a chosen size. The thread that uses
-//! the mapping is also the first to touch the pages, so that the kernel can place them on the NUMA
-//! node of this thread.
+//! the mapping is also the first to touch the pages, so that Linux can place them on the NUMA node
+//! of this thread.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::loops::{Arrays, WORD};
 /// The kind of memory pages that back the arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pages {
-    /// Huge pages where the kernel provides them.
+    /// Huge pages where Linux provides them.
     Huge,
     /// Ordinary 4 KiB pages only.
     Small,
@@ -23,7 +23,7 @@ pub enum Pages {
 /// The size of an ordinary page (bytes). Arrays start at a multiple of this size plus an offset.
 pub(crate) const PAGE_BYTES: usize = 4096;
 const HUGE_PAGE_BYTES: usize = 2 << 20;
-/// The maximum number of arrays that a kernel uses.
+/// The maximum number of arrays that a measured memory operation ([`Kernel`]) uses.
 const ARRAYS: usize = 3;
 
 /// The memory of a thread, large enough for working sets up to a maximum size.
@@ -47,7 +47,7 @@ impl Arena {
         };
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: this creates a new anonymous mapping at an address that the kernel chooses.
+        // SAFETY: this creates a new anonymous mapping at an address that Linux chooses.
         let mapping =
             unsafe { libc::mmap(ptr::null_mut(), mapped_bytes, protection, flags, -1, 0) };
         if mapping == libc::MAP_FAILED {
@@ -59,7 +59,7 @@ impl Arena {
             Pages::System => None,
         };
         if let Some(advice) = advice {
-            // SAFETY: the mapping belongs to this function, and failed advice has no effect.
+            // SAFETY: the mapping belongs to this function. If madvise fails, it changes nothing.
             unsafe { libc::madvise(mapping, mapped_bytes, advice) };
         }
         let mapping: *mut u8 = mapping.cast();

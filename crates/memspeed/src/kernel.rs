@@ -85,15 +85,15 @@ impl Kernel {
         set_bytes / self.arrays() / GRANULE_BYTES * GRANULE_BYTES
     }
 
-    /// Returns how many bytes one pass over a working set moves in the convention "once" (see the
-    /// crate's documentation).
+    /// Returns the number of bytes that one pass over a working set moves, in the convention "once"
+    /// (see the crate's documentation).
     pub fn once_bytes(self, set_bytes: usize) -> u64 {
         let arrays = if self == Kernel::Triad { 3 } else { 1 };
         (arrays * self.array_bytes(set_bytes)) as u64
     }
 
-    /// Returns how many bytes one pass over a working set moves in the convention "traffic": all
-    /// bytes that are read or written.
+    /// Returns the number of bytes that one pass over a working set moves, in the convention
+    /// "traffic". All bytes that are read or written are counted.
     pub fn traffic_bytes(self, set_bytes: usize) -> u64 {
         (self.arrays() * self.array_bytes(set_bytes)) as u64
     }

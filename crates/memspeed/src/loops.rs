@@ -124,7 +124,7 @@ unsafe fn avx512(kernel: Kernel, arrays: Arrays, count: u64) -> u64 {
 
 #[inline(always)]
 unsafe fn vectors<V: Vector>(kernel: Kernel, arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: the caller keeps the promises of `passes`, and no loop needs more.
+    // SAFETY: the caller keeps the promises of `passes`, which are all that the loops require.
     unsafe {
         match kernel {
             Kernel::Load => load::<V>(arrays, count),
@@ -138,7 +138,8 @@ unsafe fn vectors<V: Vector>(kernel: Kernel, arrays: Arrays, count: u64) -> u64 
 
 #[inline(always)]
 unsafe fn load<V: Vector>(arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: every address is inside the array, whose length is a multiple of an iteration.
+    // SAFETY: every address is inside the array, whose length is a multiple of the bytes that an
+    // iteration accesses.
     unsafe {
         let mut sums = [V::splat(0); UNROLL];
         for _ in 0..count {
@@ -155,7 +156,8 @@ unsafe fn load<V: Vector>(arrays: Arrays, count: u64) -> u64 {
 
 #[inline(always)]
 unsafe fn store<V: Vector>(arrays: Arrays, count: u64) -> u64 {
-    // SAFETY: every address is inside the array, whose length is a multiple of an iteration.
+    // SAFETY: every address is inside the array, whose length is a multiple of the bytes that an
+    // iteration accesses.
     unsafe {
         let value = V::splat(black_box(WORD));
         for _ in 0..count {

@@ -242,7 +242,7 @@ impl<'a> Shared<'a> {
             self.run(case, arrays, count);
             let took_ns = (self.world.now_ns)().saturating_sub(start_ns).max(1);
             let wanted = (count as f64 * self.plan.sample_ns as f64 / took_ns as f64).ceil() as u64;
-            // A run of at least a quarter of the sample time is long enough to extrapolate from.
+            // If the passes took at least a quarter of the sample time, `wanted` is accurate.
             if took_ns.saturating_mul(4) >= self.plan.sample_ns {
                 return wanted.max(1);
             }
@@ -288,8 +288,8 @@ impl<'a> Shared<'a> {
 mod tests {
     use super::*;
 
-    /// Returns a test clock. Each call, on any thread, returns a time one microsecond after the
-    /// last.
+    /// Returns a test clock. Each call, on any thread, returns a time that is 1 us later than the
+    /// time that the previous call returned.
     fn ticking() -> impl Fn() -> u64 + Sync {
         let ticks = AtomicU64::new(0);
         move || ticks.fetch_add(1, Ordering::Relaxed) * 1000

@@ -208,13 +208,14 @@ fn put_layout(values: &mut Values<'_>, layout: &Layout, bytes: u64) -> Outcome<(
     values.put("drive.heads", Interval::exact(heads.unwrap_or(1) as f64))?;
     if heads.is_none() {
         values.not_determined(
-            "drive.heads: track skew and cylinder skew are equal, so seek distances are in tracks",
+            "drive.heads: set to 1, because track skew and cylinder skew are equal; seek distances \
+             are therefore in tracks, not in cylinders",
         );
     }
     values.put("drive.track_skew", layout.skews.track)?;
     values.put("drive.cylinder_skew", layout.skews.cylinder)?;
     let zones = layout.cylinders(bytes);
-    let source = format!("{}: from the angles at which reads complete", values.source);
+    let source = format!("{}: computed from the angles at which reads complete", values.source);
     values.base.set_zones(&zones, &source);
     values.base.set("file_size", &bytes.to_string())?;
     for (number, zone) in layout.zones.iter().enumerate() {
@@ -328,15 +329,17 @@ fn put_writes(
         values.put("bus.write", over(1e3, bus_ns_per_byte))?;
     }
     let bus_ns = times(bus_ns_per_byte, f64::from(READ_BYTES));
-    // A write takes this much longer than a read, without the bus transfer (settling, firmware).
+    // The time by which a write takes longer than a read, because of settling and firmware. The
+    // time of the bus transfer is not included.
     let more_ns = less(less(small_ns, still.read_ns), bus_ns);
     let read_ns = Interval::exact(still.overhead_ns);
     let Some(cache) = &cache else {
         values.base.put("drive.firmware_write", still.overhead_ns / 1e3, "as for reads")?;
         values.put("drive.write_settle", times(more_ns, 1e-6))?;
         values.not_determined(
-            "drive.firmware_write: set to the time of reads, because no write completes in a \
-             cache; drive.write_settle includes the difference",
+            "drive.firmware_write: set to the firmware time of reads, because the disk completes \
+             no write in a cache; drive.write_settle includes any additional firmware time of \
+             writes",
         );
         return Ok(());
     };
@@ -401,7 +404,8 @@ fn put_write_cache(values: &mut Values<'_>, cache: &WriteCache) -> Outcome<()> {
     match cache.bytes {
         Some(bytes) => values.put("drive.write_buffer", times(bytes, 1.0 / 1_048_576.0))?,
         None => values.not_determined(
-            "drive.write_buffer: at all request sizes, the number of writes limits the cache",
+            "drive.write_buffer: the cache reached its limit on the number of writes, but never \
+             its limit on bytes",
         ),
     }
     match cache.writes {
@@ -411,7 +415,8 @@ fn put_write_cache(values: &mut Values<'_>, cache: &WriteCache) -> Outcome<()> {
             values.put("drive.write_entries", rounded)?;
         }
         None => values.not_determined(
-            "drive.write_entries: at all request sizes, the number of bytes limits the cache",
+            "drive.write_entries: the cache reached its limit on bytes, but never its limit on the \
+             number of writes",
         ),
     }
     Ok(())

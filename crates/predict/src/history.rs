@@ -234,7 +234,8 @@ impl History {
         let (mut level, mut most, mut at_ns) = (0.0_f64, 0.0_f64, 0_u64);
         for trial in &self.trials {
             if self.points[trial.point].held_out {
-                // With this value, the pause before the next fitted trial is 0 (`saturating_sub`).
+                // With this value, the pause before the next fitted trial is 0, because
+                // `saturating_sub` returns 0.
                 at_ns = u64::MAX;
                 continue;
             }
@@ -396,8 +397,9 @@ fn measured_point(point: &Point, held_out: bool) -> MeasuredPoint {
 
 /// Returns the workload that each simulated host runs to replay a trial. The replay ends as the
 /// trial did, after the same number of bytes or the same time. A simulation with bad parameters
-/// could take very long to do so. Therefore the replay also ends after 20 times the duration or 4
-/// times the bytes of the trial.
+/// could take very long to reach this end, so there is a second limit. A replay that ends after a
+/// number of bytes also ends after 20 times the duration of the trial. A replay that ends after a
+/// time also ends after 4 times the bytes of the trial.
 fn workload_of(key: &PointKey, trial: &Trial, hosts: u32) -> Workload {
     let measured = &key.workload;
     let (limit_bytes, limit_ns) = match (measured.limit_bytes, measured.limit_ns) {

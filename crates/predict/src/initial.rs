@@ -29,8 +29,8 @@ pub struct InitialGuess {
     pub read: Option<Direction>,
     /// Estimates for writes; `None` if no writes were measured.
     pub write: Option<Direction>,
-    /// Estimated latency of a cache hit (ns): the lowest p10 latency of any point of reads with at
-    /// most two outstanding requests. 1000 if there is no such point.
+    /// Estimated latency of a cache hit (ns). It is the lowest p10 latency among the points that
+    /// read with at most two outstanding requests. 1000 if there is no such point.
     pub cache_hit_ns: f64,
     /// Estimated sustained rate: the most common final rate of the trials that slow down [bytes per
     /// second]. The first value is for all trials, the second for write trials only. `f64::MAX` if
@@ -140,8 +140,9 @@ fn direction_of(points: &[&MeasuredPoint], source: Source) -> Option<Direction> 
     })
 }
 
-/// Returns the intercept and slope of the line through the smallest and the largest request, for
-/// the case of too few request sizes for a least-squares fit.
+/// Returns the intercept and slope of the line through the smallest and the largest request. This
+/// line is used if there are too few request sizes for a least-squares fit. None if all requests
+/// have the same size.
 fn through_ends(samples: &[lsq::Point]) -> Option<(f64, f64)> {
     let first = samples.iter().min_by(|a, b| a.x.total_cmp(&b.x))?;
     let last = samples.iter().max_by(|a, b| a.x.total_cmp(&b.x))?;
@@ -157,8 +158,8 @@ struct Slowdown {
     credit_bytes: [f64; 2],
 }
 
-/// Returns the most common rate: the rate that has the most other rates within 3%. Trials that
-/// reach the same limit end at the same rate.
+/// Returns the most common rate. It is the rate for which the number of other rates within 3% is
+/// largest. Trials that reach the same limit end at the same rate.
 fn mode(rates: &[f64]) -> Option<f64> {
     let near = |rate: f64| rates.iter().filter(|other| (*other / rate - 1.0).abs() < 0.03).count();
     rates.iter().copied().max_by_key(|rate| near(*rate))

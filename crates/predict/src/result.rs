@@ -41,8 +41,8 @@ pub struct FittedPointDocument {
     pub measured_bytes_per_s: f64,
     /// Simulated rate (bytes per second).
     pub simulated_bytes_per_s: f64,
-    /// Rate according to the naive bound: all outstanding requests complete in the time of a single
-    /// request, up to the highest measured rate (bytes per second).
+    /// Rate according to the naive bound (bytes per second): all outstanding requests complete in
+    /// the time of a single request, but the rate is at most the highest measured rate.
     pub naive_bytes_per_s: f64,
     /// Relative error: the simulated rate divided by the measured rate, minus 1.
     pub error: f64,
@@ -76,8 +76,8 @@ pub struct ScoreDocument {
     /// Errors on the points that were held out.
     pub held_out: ErrorsDocument,
     /// Errors of the naive bound on the held-out points. The naive bound assumes that all
-    /// outstanding requests complete in the time of a single request, up to the highest measured
-    /// rate.
+    /// outstanding requests complete in the time of a single request, but that the rate is at most
+    /// the highest measured rate.
     pub naive_held_out: ErrorsDocument,
     /// Mean relative deviation of the rate of a trial from the median of its point (0.1 is 10%). No
     /// model can be more accurate than this.
@@ -142,7 +142,7 @@ pub fn calibrate(
     let profiles = score::profiles(history, &base, &fit);
     let mut parameters = Vec::new();
     for (key, value) in &fit.structure.fixed {
-        base.put(key, *value, &format!("{source}: fixed by the selected structure"))?;
+        base.put(key, *value, &format!("{source}: set by the model structure, not fitted"))?;
     }
     for (number, parameter) in fit.structure.parameters.iter().enumerate() {
         let found = parameter_document(&base, &fit, number, profiles[number]);

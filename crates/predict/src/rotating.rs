@@ -11,9 +11,9 @@ use lab::machine::TargetFacts;
 
 use crate::history::{History, MeasuredPoint};
 
-/// Median latency of small random reads at depth 1 from which a device counts as rotating (ns).
-/// Half a revolution of the fastest disks (15,000 revolutions per minute) takes 2 ms. Flash is ten
-/// times faster.
+/// Minimum median latency of small random reads at depth 1 on a rotating device (ns). If latency
+/// decides, a faster device does not count as rotating. Half a revolution of the fastest disks
+/// (15,000 revolutions per minute) takes 2 ms. Flash is ten times faster.
 const ARM_NS: f64 = 2e6;
 /// Maximum size of a small request, which spends most of its time on arm movement and rotation
 /// (bytes).

@@ -1,8 +1,9 @@
 //! Selects a structure (a model of the device) by an information criterion, fits it, and scores it
 //! on all points.
 //!
-//! A residual is the logarithm of a simulated rate or latency divided by the measured one, in
-//! standard errors. Only fitted points have residuals.
+//! A residual is the logarithm of a ratio: the simulated rate or latency divided by the measured
+//! rate or latency. The unit of a residual is the standard error. Only fitted points have
+//! residuals.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -36,9 +37,9 @@ pub const UNIDENTIFIED: f64 = 3.0;
 const FIRST_STEPS: usize = 2;
 /// Number of descent steps for the best structure, including the first steps.
 const BEST_STEPS: usize = 6;
-/// The simulation of a structure stops as soon as the sum of its squared residuals is this many
-/// times the sum of the worst structure that is still kept. A smaller number of parameters cannot
-/// make up for such a difference.
+/// The simulation of a structure stops as soon as the sum of squared residuals exceeds a limit. The
+/// limit is this factor times the sum of the worst structure that is still kept. A smaller number
+/// of parameters cannot make up for such a difference.
 const GIVE_UP_FACTOR: f64 = 3.0;
 /// A fit is good enough if the mean of its squared residuals is below this value. No other starting
 /// values are then tried.
@@ -313,8 +314,8 @@ pub fn not_sought(history: &History) -> Option<String> {
     let is_stateful = InitialGuess::of(history, Source::Mean).is_stateful;
     (is_stateful && requests >= MAX_REPLAYED).then(|| {
         format!(
-            "no cache, write buffer or burst credit was searched for, although rates vary, because \
-             the run has {:.1} million requests and the search is limited to {:.0} million; \
+            "rates vary, but the search for a cache, a write buffer and burst credit was skipped: \
+             the run has {:.1} million requests, and the search is limited to {:.0} million; \
              measure again with a shorter --runtime or fewer --trials",
             requests / 1e6,
             MAX_REPLAYED / 1e6
@@ -334,8 +335,8 @@ fn add_parts(
     let mut best = plain.clone();
     let mut here = plain;
     let mut left: Vec<StatefulPart> = StatefulPart::ALL.into();
-    // Parameters that were fitted without a part that the device has can be far off. The parts are
-    // therefore also added to structures with unfitted starting values.
+    // If the device has a part that the structure lacks, the fitted parameters can be far off. The
+    // parts are therefore also added to structures with unfitted starting values.
     let mut bases = Structure::candidates(fitting.history, guess);
     while !left.is_empty() {
         bases.push(restarted(&here));
@@ -404,7 +405,8 @@ pub fn score(history: &History, system: &System) -> Outcome<Vec<Scored>> {
 }
 
 /// A prediction without a model: all outstanding requests complete in the time of a single request,
-/// up to the highest measured rate. The prediction is computed only from the fitted points.
+/// but the rate is at most the highest measured rate. The prediction is computed only from the
+/// fitted points.
 struct NaiveBound {
     /// Estimates for reads, for writes, and for mixes of reads and writes.
     directions: [Option<Direction>; 3],

@@ -133,8 +133,8 @@ fn fit(options: &CalibrateOptions) -> Outcome {
     let held_out = history.points.iter().filter(|point| point.held_out).count();
     if options.plan {
         console::data(&format!(
-            "fit a system to {} points of {} and score it on {held_out} other points{}; \
-             nothing was done",
+            "would fit a system to {} points of {} and score the system on {held_out} other \
+             points{}; nothing was done",
             history.points.len() - held_out,
             names_of(&rows),
             and_write(options)
@@ -178,7 +178,8 @@ fn measure(options: &CalibrateOptions, target: &Path) -> Outcome {
             "this only reads from it and takes about ten minutes"
         };
         console::data(&format!(
-            "measure the rotating disk {name} ({writes}) and fit a system{}; nothing was done",
+            "would measure the rotating disk {name} ({writes}) and fit a system{}; nothing was \
+             done",
             and_write(options)
         ));
         return Ok(Exit::Ok);

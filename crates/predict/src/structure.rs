@@ -185,10 +185,10 @@ fn limits(guess: &InitialGuess) -> Structure {
     Structure { name: "latency and limits".to_owned(), parameters, fixed: Vec::new() }
 }
 
-/// Returns the structure in which a request first waits for a latency and then uses a serial path.
-/// The latencies of several requests overlap, but the path transfers one request at a time, with a
-/// fixed time per request and a time per byte. The starting value of the latency is `share` of the
-/// fixed time of a request.
+/// Returns the structure in which a request first takes a fixed latency and then uses a serial
+/// path. The latencies of several requests overlap, but the path transfers one request at a time,
+/// with a fixed time per request and a time per byte. The starting value of the latency is `share`
+/// of the fixed time of a request.
 fn serial(guess: &InitialGuess, share: f64) -> Structure {
     let mut parameters = Vec::new();
     let mut each_ns = f64::MAX;
@@ -212,8 +212,9 @@ fn coalesced(structure: &Structure) -> Structure {
 }
 
 /// Returns the structures of parallel units that share a channel. Each unit serves one whole
-/// request at a time. The number of units starts at the highest request rate times the fixed time
-/// of a request (Little's law), multiplied by a different factor in each structure.
+/// request at a time. By Little's law, the number of busy units is the highest request rate times
+/// the fixed time of a request. The starting value of the number of units is this product times a
+/// factor, which differs between the structures.
 fn units(guess: &InitialGuess) -> Vec<Structure> {
     let busy = |(_, d): &(&str, Direction)| d.most_requests_per_s * d.fixed_ns / 1e9;
     let count = guess.directions().iter().map(busy).fold(1.0, f64::max);

@@ -124,8 +124,8 @@ pub fn trust(
     if near.is_empty() && outside.is_empty() {
         let (size, factor) = (units::size(size), NEAR_FACTOR);
         outside.push(format!(
-            "no point was measured within a factor of {factor} of {size} and {outstanding} \
-             outstanding requests"
+            "no measured point has about the same request size ({size}) and number of outstanding \
+             requests ({outstanding}), each within a factor of {factor}"
         ));
     }
     let basis = if !outside.is_empty() {
@@ -169,8 +169,8 @@ fn is_like(point: &CalibrationPoint, load: &Workload) -> bool {
     point.pattern == pattern && same_direction
 }
 
-/// Describes each of request size, depth and number of hosts that is outside the range of the
-/// points in `like`.
+/// Describes which properties of the load are outside the range of the points in `like`. The
+/// properties are request size, depth and number of hosts.
 fn outside(like: &[&CalibrationPoint], load: &Workload, hosts: u32) -> Vec<String> {
     let range = |of: fn(&CalibrationPoint) -> u64| {
         let values = || like.iter().map(|point| of(point));
@@ -179,7 +179,7 @@ fn outside(like: &[&CalibrationPoint], load: &Workload, hosts: u32) -> Vec<Strin
     let sizes = range(|point| point.request_bytes);
     let depths = range(|point| u64::from(point.outstanding));
     let (Some((smallest, largest)), Some((least, most))) = (sizes, depths) else {
-        return vec![format!("{} requests were not measured", load.rw())];
+        return vec![format!("no {} requests were measured", load.rw())];
     };
     let mut found = Vec::new();
     let size = u64::from(load.request_bytes);
@@ -268,7 +268,7 @@ mod tests {
         assert!(large.contains("requests of 1 MiB (measured: 4 KiB to 64 KiB)"), "{large}");
         let writes = Workload { read_percent: 0, ..load(4096, 4) };
         let writes = trust(&grid(), &writes, 1, 1e8, false).unwrap().text();
-        assert!(writes.contains("randwrite requests were not measured"), "{writes}");
+        assert!(writes.contains("no randwrite requests were measured"), "{writes}");
         let sequential = Workload { pattern: Pattern::Sequential, ..load(4096, 4) };
         assert_eq!(trust(&grid(), &sequential, 1, 1e8, false).unwrap().basis, Basis::Outside);
     }
@@ -288,7 +288,8 @@ mod tests {
         let sparse = points(&[(4096, 1, true, 1.0), (1 << 20, 1, false, 1.0)]);
         let between = trust(&sparse, &load(65_536, 1), 1, 1e8, false).unwrap();
         assert_eq!(between.basis, Basis::Outside);
-        assert!(between.text().contains("within a factor of 4 of 64 KiB"), "{}", between.text());
+        let text = between.text();
+        assert!(text.contains("size (64 KiB) and") && text.contains("a factor of 4"), "{text}");
     }
 
     #[test]

@@ -19,8 +19,8 @@ use crate::trust::{TrustDocument, trust};
 
 /// Fraction by which each parameter is increased and decreased to measure its sensitivity.
 const STEP: f64 = 0.05;
-/// If the slopes of the throughput below and above the current value of a parameter differ by more
-/// than this, the throughput is assumed to jump at this value.
+/// The throughput is assumed to jump near the current value of a parameter if the slopes below and
+/// above the current value differ by more than this limit and do not have opposite signs.
 const STEP_DIFFERENCE: f64 = 0.3;
 /// A parameter counts as important if its absolute sensitivity is above this.
 const MIN_SENSITIVITY: f64 = 0.1;

@@ -22,10 +22,11 @@ const RIGHT: f64 = 14.0;
 const TOP: f64 = 34.0;
 const BOTTOM: f64 = 54.0;
 
-/// Height of a label of a vertical guide at the font size of a phone. The labels are above the
-/// drawing, where no data line can cross them.
+/// Height of the label of a guide line at the font size of a phone (SVG user units). The labels of
+/// vertical guide lines are above the plot area, where no data line can cross them.
 const GUIDE_LINE: f64 = 20.0;
-/// Width of a character in a label of a horizontal guide at the font size of a phone.
+/// Width of a character in the label of a horizontal guide line at the font size of a phone (SVG
+/// user units).
 const GUIDE_LETTER: f64 = 12.0;
 
 /// Maximum number of points in a series whose markers are always visible. The points of a longer
@@ -36,7 +37,8 @@ const BAR: f64 = 18.0;
 const BAR_GAP: f64 = 5.0;
 const GROUP_LABEL: f64 = 24.0;
 const GROUP_GAP: f64 = 14.0;
-/// Width of the space to the right of the longest bar, for the number that labels the bar.
+/// Width of the space to the right of the longest bar, for the number that labels the bar (SVG user
+/// units).
 const BAR_TEXT: f64 = 270.0;
 
 /// Renders a chart as an HTML figure.

@@ -381,8 +381,9 @@ pub struct Choice {
 /// A search box.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Search {
-    /// Address that receives the search words as the parameter `q` and searches all rows. `None` if
-    /// there is no server. The script then searches the rows of the page.
+    /// Address to which the search words are sent as the parameter `q`. The server searches all
+    /// rows. `None` if there is no server. Without a server, the script searches only the rows of
+    /// the page.
     pub action: Option<String>,
     /// The words of the current search.
     pub query: String,

@@ -187,7 +187,7 @@ fn header(page: &Page, has_verdict: bool) -> Markup {
 
 fn badge(verdict: &Verdict) -> Markup {
     let meaning = match verdict.state {
-        State::Valid if verdict.in_doubt.is_some() => "the figures shown passed every check",
+        State::Valid if verdict.in_doubt.is_some() => "the results shown here passed every check",
         State::Valid => "every check passed",
         State::Suspect => "use with care",
         State::Invalid => "do not use",
@@ -491,8 +491,9 @@ mod tests {
         for text in [STYLE, SCRIPT] {
             assert!(!text.contains("]]>") && !text.contains("</"), "would end its element");
         }
-        // The limit is deliberate. Of the script, 18 KiB are for zoom, pictures and the view in the
-        // URL. A page with charts is ten times as large as the script.
+        // The limit keeps the script small compared with a page with charts, which is ten times as
+        // large as the script. Zooming, saving pictures, and the view in the URL take 18 KiB of the
+        // source.
         let shipped = without_comments(SCRIPT);
         assert!(shipped.len() < 28 * 1024, "{} bytes", shipped.len());
         assert!(!shipped.contains("\n//") && shipped.contains("register("));

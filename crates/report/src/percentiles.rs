@@ -9,8 +9,8 @@ use crate::curves::{axis, lines};
 use crate::model::{Chart, Point, Scale, Series};
 use crate::units::Unit;
 
-/// Shares of requests above the percentiles 50%, 60%, 70%, 75%, 80%, 85% and 90%. A tenth of each
-/// share gives the next percentiles (95%, 96% ... 99%), and so on.
+/// Shares of requests above the percentiles 50%, 60%, 70%, 75%, 80%, 85% and 90%. If these shares
+/// are divided by 10, they are the shares above the next percentiles (95%, 96% ... 99%), and so on.
 const REMAINDERS: [f64; 7] = [0.5, 0.4, 0.3, 0.25, 0.2, 0.15, 0.1];
 
 /// Maximum number of nines in a percentile (99.9% has three). No trial has enough requests for

@@ -33,7 +33,7 @@ fn marks(chart: &Chart) -> String {
         Kind::HeatMap => "each cell covers a time interval and a latency range; a stronger colour \
                           means a larger share of the requests of that interval"
             .to_string(),
-        Kind::Steps => format!("each curve shows the {y} at the {x} under it"),
+        Kind::Steps => format!("each curve shows the {y} at each {x} on the horizontal axis"),
     }
 }
 
@@ -49,8 +49,8 @@ fn in_sentence(label: &str) -> String {
     first.into_iter().flat_map(char::to_lowercase).chain(letters).collect()
 }
 
-/// States whether higher or lower values are better. Returns None for step charts and heat maps,
-/// and if the unit does not decide it.
+/// States whether higher or lower values are better. Returns None for step charts, for heat maps,
+/// and for units other than rates and times.
 fn better(chart: &Chart) -> Option<String> {
     let (more, less) = match chart.kind {
         Kind::Bars => ("longer is faster", "shorter is better"),
@@ -70,7 +70,8 @@ fn scales(chart: &Chart) -> Option<String> {
     let is_log = |scale: &Scale| matches!(scale, Scale::Log2 | Scale::Log10);
     if chart.x.scale == Scale::Percentile {
         return Some(
-            "from 90% on, the share of slower requests falls to a tenth at each tick".to_string(),
+            "above 90%, the number of slower requests falls to a tenth from each tick to the next"
+                .to_string(),
         );
     }
     let text = match (is_log(&chart.x.scale), is_log(&chart.y.scale)) {

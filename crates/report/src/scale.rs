@@ -100,9 +100,9 @@ impl Projection {
     }
 
     /// Formats the axis for the script of the page. The fields are the scale, the values at both
-    /// ends (logarithms or numbers of nines if the axis is not linear), the positions of both ends
-    /// in the drawing, the divisor of the displayed unit (1 if the axis is not linear), and the
-    /// base unit.
+    /// ends, the positions of both ends in the drawing, the divisor of the displayed unit, and the
+    /// base unit. If the axis is not linear, the values are logarithms or numbers of nines, and the
+    /// divisor is 1.
     pub(crate) fn for_script(&self) -> String {
         let (scale, divisor) = match self.kind {
             Kind::Linear { axis_unit, .. } => ("linear", axis_unit.divisor),
@@ -236,8 +236,8 @@ fn linear_ends(unit: Unit, low: f64, high: f64) -> (Kind, f64, f64) {
 }
 
 /// Returns the two ends of a logarithmic axis as exponents of the base. The axis includes `low` and
-/// `high`. For base 2, the ends are powers of two with a margin. For base 10, they are 1, 2 or 5
-/// times a power of ten.
+/// `high`. For base 2, each end is 0.4 (a margin) beyond an integer exponent. For base 10, each end
+/// is 1, 2 or 5 times a power of ten.
 fn log_ends(base: f64, low: f64, high: f64) -> (Kind, f64, f64) {
     let exponent = |value: f64| value.ln() / base.ln();
     let (low, high) = (exponent(low), exponent(high));

@@ -442,8 +442,8 @@ fn silent_rules(view: &SurveyView) -> Option<Section> {
     section(
         "silent-rules",
         "Not measured by a survey",
-        "This page recommends a change only if its gain was measured here. To measure the gain of \
-         one of these rules, run a study.",
+        "This page recommends a change only if the survey measured the gain. To measure the gain \
+         of one of the rules below, run a study.",
         if rules.is_empty() { Vec::new() } else { vec![Block::List(rules)] },
     )
 }

@@ -288,8 +288,8 @@ mod tests {
             let rows = text.lines().map(|row| row.match_indices('.').map(|(at, _)| at).collect());
             rows.collect::<Vec<Vec<usize>>>()
         };
-        // The horizontal part of the step is the only row with more than one dot. In every other
-        // row with dots, the dot is in the column where the horizontal part ends.
+        // The horizontal part of the step is the only row with more than one dot. In all remaining
+        // rows with dots, the only dot is in the column where the horizontal part ends.
         let rows = columns_with_dots(&drawn(Kind::Steps));
         let long: Vec<_> = rows.iter().filter(|row| row.len() > 1).collect();
         assert_eq!(long.len(), 1, "{}", drawn(Kind::Steps));

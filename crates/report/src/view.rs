@@ -34,7 +34,7 @@ pub struct SurveyView {
     pub findings: Vec<Finding>,
     /// Recommended changes, with the largest gain first.
     pub advice: Vec<Advice>,
-    /// Rules of advice that a survey does not check. Each line has one rule and the study that
+    /// Advice rules that a survey does not check. Each line names one rule and the study that
     /// checks this rule.
     pub rules_without_experiment: Vec<String>,
     /// All measured points. The charts of throughput, depth and CPU time are drawn from these.

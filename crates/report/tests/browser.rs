@@ -388,8 +388,8 @@ fn a_drag_zooms_to_its_range_with_new_ticks() {
 fn showing_everything_gives_the_chart_of_the_page_again() {
     for zoom in items(&or_skip!(window())["zooms"]) {
         let (id, whole) = (&zoom["id"], &zoom["whole"]);
-        // Rust computed the positions in the page, and the script computes them again from the data
-        // table. The results may differ slightly.
+        // The positions in the page were computed in Rust. The script computes the positions again
+        // from the data table. The results may differ slightly.
         let off_by = whole["off_by"].as_f64().unwrap();
         assert!(off_by < 0.11, "{id}: the script moves a mark by {off_by} units");
         assert_eq!(whole["x"], zoom["before"], "{id}");
@@ -437,8 +437,9 @@ fn a_link_opens_the_view_that_it_was_copied_from() {
 fn a_link_to_a_section_works_with_and_without_a_view() {
     for link in ["#depth", "#depth&throughput-read.x=4096~65536"] {
         let opened = or_skip!(opened(link));
-        // The browser itself scrolls to the target of a plain link. Smooth scrolling needs
-        // animation frames, which headless mode does not draw, so a matching target is sufficient.
+        // If the link contains only a section, the browser itself scrolls to the section. Smooth
+        // scrolling needs animation frames, which headless mode does not draw. It is therefore
+        // sufficient if the section is the target of the URL.
         let scrolled = opened["view"]["scrolled"].as_f64().unwrap();
         assert!(opened["view"]["target"] == "depth" || scrolled > 100.0, "{link}");
         assert_eq!(opened["view"]["opened"]["link"], link);

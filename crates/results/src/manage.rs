@@ -121,10 +121,10 @@ impl Store {
         if changed == 0 { Err(self.no_run(&run.to_string())) } else { Ok(()) }
     }
 
-    /// Returns the runs to delete, newest first: the runs that `names` selects, and all runs that
-    /// started before `before_unix_ns` (ns since 1970) and are not among the newest `keep` runs. If
-    /// `before_unix_ns` or `keep` is `None`, only the other condition applies. If both are `None`,
-    /// only the runs in `names` are returned. A run in progress is never returned.
+    /// Returns the runs to delete, newest first: the runs that `names` selects, and all old runs. A
+    /// run is old if it started before `before_unix_ns` (ns since 1970) and is not among the newest
+    /// `keep` runs. If `before_unix_ns` or `keep` is `None`, only the remaining condition applies.
+    /// If both are `None`, no run is old. A run in progress is never returned.
     ///
     /// # Errors
     /// If a name does not select exactly one run, or the database is locked or damaged.

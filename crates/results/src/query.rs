@@ -505,7 +505,7 @@ mod tests {
     fn the_point_view_takes_the_median_of_the_trials_without_the_soaked_ones() {
         let (mut store, _, point) = a_store_with_a_point();
         // Each trial takes one second, so the number of bytes is also the throughput in bytes/s.
-        // Trials with an even ordinal ran without the soaker.
+        // Trials with an even ordinal are not soaked (see `TrialRow::soaked`).
         for (i, bytes) in [70, 10, 40, 60].into_iter().enumerate() {
             let ordinal = 2 * i as u32;
             let trial = TrialRow { bytes, elapsed_ns: 1_000_000_000, ..sample_trial(ordinal) };

@@ -160,8 +160,8 @@ impl FromSql for Seed {
 }
 
 words! {
-    /// The command that made a run. A new variant requires a new schema version, so that an older
-    /// program reports that the database is newer, and not that a word is unknown.
+    /// The command that made a run. A new variant requires a new schema version. An older program
+    /// then reports that the database is newer, instead of an unknown kind of run.
     RunKind {
         /// The run of a single workload.
         Run = "run",
@@ -423,7 +423,7 @@ row! {
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
         /// Whether a soaker ran during the trial. A soaker uses all idle CPU time at the lowest
-        /// priority, in order to measure how much of it the trial takes.
+        /// priority. The CPU time that it loses is an upper bound of the CPU cost of the trial.
         soaked: bool,
         /// Number of bytes transferred in the trial.
         bytes: u64,
@@ -503,8 +503,8 @@ row! {
         /// The reasons for the verdict, as a JSON list of strings.
         verdict_reasons_json: String,
         /// Start of the period in which the queue was full, as time since the start of the trial.
-        /// The period starts only when the number of completed requests is at least the number that
-        /// the queue can hold. None if there was no such period, for example in an open loop.
+        /// The period does not start before the number of completed requests has reached the
+        /// capacity of the queue. None if there was no such period, for example in an open loop.
         full_queue_start_ns: Option<u64>,
         /// End of the period in which the queue was full, as time since the start of the trial. The
         /// queue drains afterwards.
@@ -524,7 +524,7 @@ row! {
         /// Start time, in nanoseconds since 1970-01-01 UTC.
         started_unix_ns: i64,
         /// Whether a soaker ran during the trial. A soaker uses all idle CPU time at the lowest
-        /// priority, in order to measure how much of it the trial takes.
+        /// priority. The CPU time that it loses is an upper bound of the CPU cost of the trial.
         soaked: bool,
         /// Number of bytes read in the trial.
         read_bytes: u64,

@@ -98,8 +98,8 @@ fn is_cut_off(path: &Path, header: &[u8]) -> bool {
 }
 
 /// Returns an error if SQLite would delete a file of another program when it opens the database.
-/// SQLite deletes a file that is named like a log of the database, but is not a log. SQLite also
-/// deletes such a file if the database does not exist.
+/// SQLite deletes a file that is named like a log of the database, but is not a log. If the
+/// database does not exist, SQLite deletes every file with such a name.
 pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
     for (suffix, magic) in LOGS {
@@ -109,8 +109,8 @@ pub(crate) fn check_beside(path: &Path) -> Result<(), Error> {
         if fs::symlink_metadata(&beside).is_err() {
             continue;
         }
-        // Another process may create the database at this moment. SQLite creates the database
-        // before its log. If a log was found above, its database therefore exists by now.
+        // The check above may have found the log of a database that another process was creating.
+        // SQLite creates the database before the log, so the database exists now.
         let is_log = real.exists() && begins_like(&beside, magic);
         if !is_log {
             return Err(Error::InTheWay { path: path.to_path_buf(), beside });

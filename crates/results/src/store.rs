@@ -68,9 +68,10 @@ impl Store {
         // application id is in the file header itself and not only in the log.
         schema::migrate(&mut connection, &path, MIGRATIONS)?;
         schema::check_tables(&connection, &path)?;
-        // Some network file systems have no shared memory. SQLite then keeps the rollback journal,
-        // so readers and the writer wait for each other. A power failure may undo the last commit,
-        // because SQLite does not sync the directory in this mode.
+        // The rollback journal is used on file systems with small blocks. SQLite itself keeps the
+        // rollback journal on file systems without shared memory (some network file systems). With
+        // the rollback journal, readers and the writer wait for each other. A power failure may
+        // undo the last commit, because SQLite does not sync the directory after a commit.
         if has_small_blocks(&path) {
             set_journal_mode(&connection, "delete").map_err(failed)?;
         } else {
@@ -897,7 +898,10 @@ pub(crate) mod tests {
             fs::write(log_of(&copy), &log[..cut as usize]).unwrap();
             let survivors = whole_trials(&Store::open(&copy).unwrap(), point);
             let reported = stored_at.iter().filter(|length| **length <= cut).count();
-            assert!(survivors >= reported, "cut at {cut}: {survivors} of {reported}");
+            assert!(
+                survivors >= reported,
+                "log cut at byte {cut}: {reported} trials were reported, but {survivors} survive"
+            );
         }
     }
 

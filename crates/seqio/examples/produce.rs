@@ -21,7 +21,7 @@ struct Producer {
     makes_all: bool,
     left: u64,
     state: u64,
-    /// Start addresses of the buffers that were filled before.
+    /// Start addresses of the buffers that have already been filled once.
     filled: Vec<usize>,
 }
 

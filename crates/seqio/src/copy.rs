@@ -273,7 +273,7 @@ impl Copying<'_> {
 
     /// Truncates the destination to the offset at which the copy starts. Then reserves space,
     /// unless the source is sparse. If no space was reserved and no other program reads the
-    /// destination yet, sets its size instead.
+    /// destination before the copy ends (`unseen`), sets the size of the destination.
     fn make_room(&self, is_sparse: bool) -> io::Result<()> {
         if !self.target.is_regular {
             return Ok(());

@@ -13,7 +13,8 @@ pub(crate) fn of_engine(error: ioengine::Error) -> io::Error {
     }
 }
 
-/// An error that every later call can return again. `io::Error` cannot be cloned.
+/// The parts of an error that are kept, because an `io::Error` cannot be cloned. Every later call
+/// creates the same error from these parts.
 #[derive(Debug)]
 pub(crate) struct Repeated {
     number: Option<i32>,

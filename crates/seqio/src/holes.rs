@@ -27,13 +27,13 @@ pub(crate) struct Holes {
 }
 
 impl Holes {
-    /// Returns a value that treats the whole file as data.
+    /// Returns an empty set of holes, so that the whole file counts as data.
     pub fn none() -> Holes {
         Holes { file: None, known: None }
     }
 
-    /// Returns the holes of a file. No other code may depend on the position of this descriptor,
-    /// because the search changes it.
+    /// Returns the holes of a file. The search for holes changes the position of the descriptor, so
+    /// no other code may depend on this position.
     pub fn of(file: &Arc<File>) -> Holes {
         let is_sparse = file.metadata().is_ok_and(|m| m.is_file() && m.blocks() * 512 < m.len());
         Holes { file: is_sparse.then(|| Arc::clone(file)), known: None }

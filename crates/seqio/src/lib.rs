@@ -50,47 +50,57 @@
 //! ```
 //!
 //! # Before and after
-//! The table was measured with `cargo xtask bench seqio` on two virtual CPUs (AMD EPYC) with Linux
-//! 6.18, ext4 on a virtio disk, a file of 2 GiB, dropped caches, and fio 3.33. The two programs of
-//! a row ran alternately, 11 times each, and the table shows the medians. For "after a rest", they
-//! ran 5 times each, with a pause before each run, so that the hypervisor could take back free
-//! memory:
+//! The table compares other programs with seqio. The table was measured with `cargo xtask bench
+//! seqio` on two virtual CPUs (AMD EPYC), with Linux 6.18, ext4 on a virtio disk, a file of 2 GiB,
+//! and fio 3.33. The caches were dropped before each run, except in the row "read a file in the
+//! page cache". The two programs of a row ran alternately, 11 times each, and the table shows the
+//! medians. "fio (1 MiB)" is fio with direct reads of 1 MiB, io_uring, a queue depth of 8, and
+//! defaults for all other settings. With these settings, the rate of fio depends on the free
+//! memory, which is contiguous on a fresh machine, and fragmented on a machine that has been up for
+//! days. In the row "CPU time of reading a cold file", the two programs ran 5 times each, with a
+//! pause before each run, so that the hypervisor could take back free memory. The copy with seqio
+//! is `halfpower copy`:
 //!
-//! | test: program used before | before | with seqio |
-//! |---|---|---|
-//! | read a cold file: fio's defaults, 1 MiB x 8 direct, scattered memory | 1900 MB/s | 4530 MB/s |
-//! | the same on a fresh machine, whose free memory is contiguous | 3860 MB/s | 4600 MB/s |
-//! | the same: the best of 24 settings of fio, dd, cat (huge pages) | 4770 MB/s | 4600 MB/s |
-//! | the same, CPU: `cat FILE >/dev/null`, after a rest | 0.570 s/GiB | 0.008 s/GiB |
-//! | read a file in the page cache: `cat` | 30.6 GB/s | 33.1 GB/s |
-//! | write a new durable file: the best of 38 settings of fio | 6970 MB/s | 6490 MB/s |
-//! | the same, CPU: `dd bs=64k conv=fsync` | 0.147 s/GiB | 0.011 s/GiB |
-//! | copy a cold file durably: `cp && sync`; after: `halfpower copy` | 1390 MB/s | 2200 MB/s |
-//! | the same, CPU | 0.312 s/GiB | 0.008 s/GiB |
+//! | test | other program | other | seqio |
+//! |---|---|---|---|
+//! | read a cold file, fragmented memory | fio (1 MiB) | 1900 MB/s | 4530 MB/s |
+//! | read a cold file, contiguous memory | fio (1 MiB) | 3860 MB/s | 4600 MB/s |
+//! | read a cold file, huge pages | best of 24 settings of fio, dd, cat | 4770 MB/s | 4600 MB/s |
+//! | CPU time of reading a cold file | `cat FILE >/dev/null` | 0.570 s/GiB | 0.008 s/GiB |
+//! | read a file in the page cache | `cat` | 30.6 GB/s | 33.1 GB/s |
+//! | write a new durable file | best of 38 settings of fio | 6970 MB/s | 6490 MB/s |
+//! | CPU time of writing a new durable file | `dd bs=64k conv=fsync` | 0.147 s/GiB | 0.011 s/GiB |
+//! | copy a cold file durably | `cp && sync` | 1390 MB/s | 2200 MB/s |
+//! | CPU time of copying a cold file durably | `cp && sync` | 0.312 s/GiB | 0.008 s/GiB |
 //!
-//! The directory `examples/` contains the sample programs of Riedel, van Ingen and Gray (1997).
-//! With 64 KiB requests on a file of 1 GiB (medians of 5 runs), seqio increases the rate of the
-//! buffered read from 2880 to 4180 MB/s, of the unbuffered write from 630 to 4210 MB/s, of the
-//! asynchronous write from 620 to 3820 MB/s, and of the asynchronous read from 1640 to 4270 MB/s.
+//! The directory `examples/` contains the sample programs of Riedel, van Ingen and Gray (1997). The
+//! sample programs ran with requests of 64 KiB on a file of 1 GiB. In the median of 5 runs, seqio
+//! increases the rate of the buffered read from 2880 to 4180 MB/s, of the unbuffered write from 630
+//! to 4210 MB/s, of the asynchronous write from 620 to 3820 MB/s, and of the asynchronous read from
+//! 1640 to 4270 MB/s.
 //!
 //! The disk of such a virtual machine is shared with other machines. Its rate changes by a factor
 //! of two within minutes, so only ratios of consecutive runs are meaningful. Run the same commands
 //! to measure your machine.
 //!
-//! In the cases of the next table, seqio was never more than 5% slower than the program that it
-//! replaces. The table shows the elapsed time with seqio divided by the elapsed time of the
-//! replaced program, and 95% confidence intervals in parentheses. It was measured with the parts
-//! `random`, `small`, `pipe`, `tmpfs` and `checksum` of `cargo xtask bench seqio --pairs 7`, on two
-//! virtual CPUs (Intel Xeon), with a file of 2 GiB:
+//! In the cases of the next table, the median time with seqio was at most 1.05 times that of the
+//! program that it replaces. The table shows the elapsed time with seqio divided by the elapsed
+//! time of the replaced program, and 95% confidence intervals in parentheses. Hot files are in the
+//! page cache, and cold files are not. The table was measured with the parts `random`, `small`,
+//! `pipe`, `tmpfs` and `checksum` of `cargo xtask bench seqio --pairs 7`, on two virtual CPUs
+//! (Intel Xeon), with a file of 2 GiB:
 //!
-//! | test, replaced program | share of the time (95%) |
-//! |---|---|
-//! | random cold reads of 4 KiB, `BufReader` | 0.97 (0.91 to 1.01) |
-//! | hot files of 1 to 64 KiB, `BufReader` | 1.044 (1.040 to 1.076) |
-//! | `halfpower cat` into a pipe, `cat`: hot, cold | 0.12, 0.36 |
-//! | the same, `pv -q` | 0.21, 0.32 |
-//! | `halfpower copy` in memory (tmpfs), `cp` | 1.01 (0.70 to 1.11) |
-//! | `halfpower checksum`, `b3sum`: hot, cold | 1.03 (1.01 to 1.04), 0.66 |
+//! | test | replaced program | time with seqio / time of the program (95%) |
+//! |---|---|---|
+//! | random reads of 4 KiB from a cold file | `BufReader` | 0.97 (0.91 to 1.01) |
+//! | reads of hot files of 1 to 64 KiB | `BufReader` | 1.044 (1.040 to 1.076) |
+//! | `halfpower cat` of a hot file into a pipe | `cat` | 0.12 |
+//! | `halfpower cat` of a cold file into a pipe | `cat` | 0.36 |
+//! | `halfpower cat` of a hot file into a pipe | `pv -q` | 0.21 |
+//! | `halfpower cat` of a cold file into a pipe | `pv -q` | 0.32 |
+//! | `halfpower copy` in memory (tmpfs) | `cp` | 1.01 (0.70 to 1.11) |
+//! | `halfpower checksum` of a hot file | `b3sum` | 1.03 (1.01 to 1.04) |
+//! | `halfpower checksum` of a cold file | `b3sum` | 0.66 |
 //!
 //! # Cost of the traits
 //! `BufRead` lends the block, and costs no more CPU time than [`Reader::next_block`]. `Read` and

@@ -10,13 +10,13 @@ use ioengine::cgroup;
 
 /// Default limit on the memory for requests (bytes).
 const LIMIT_BYTES: u64 = 256 << 20;
-/// The default limit is at most the available memory divided by this number, for small machines and
-/// small cgroups.
+/// The default limit is at most the available memory divided by this number. This protects small
+/// machines and small cgroups.
 const SHARE_OF_MEMORY: u64 = 8;
 /// Minimum number of slots (buffers for one request) of a stream. With fewer slots, at most one
 /// request could be in flight while the program uses a block.
 const SLOTS_MIN: u32 = 3;
-/// Requests are not made smaller than this to fit the limit (bytes).
+/// Minimum request size (bytes). Requests that must fit the limit are not made smaller than this.
 const REQUEST_BYTES_MIN: u32 = 256 << 10;
 
 #[derive(Debug)]
@@ -128,7 +128,8 @@ mod tests {
         let explicit = Grant::whole(64 << 20, 16);
         assert_eq!(explicit.bytes, 1 << 30);
         drop(explicit);
-        // Other tests of this process use memory at the same time, so the values can differ.
+        // Other tests of this process reserve memory at the same time, so `used` may exceed
+        // `before`.
         assert!(budget().used <= before + limit);
     }
 }

@@ -78,9 +78,9 @@ impl Plan {
         Plan { direct: false, engine_kind, request_bytes, depth: 1, depth_most: 1, why }
     }
 
-    /// Adapts the plan for one file to a stripe of `members` files. The request size is changed so
-    /// that requests end at chunk boundaries. The depth is raised so that each file has as many
-    /// bytes in flight as planned for one file.
+    /// Adapts a plan that was made for a single file to a stripe of `members` files. The request
+    /// size is changed, so that requests end at chunk boundaries. The depth is raised, so that each
+    /// file of the stripe has as many bytes in flight as the single file would have.
     pub(crate) fn fit_chunk(&mut self, chunk_bytes: u64, members: usize) {
         let wanted = u64::from(self.request_bytes);
         let fits = |parts: &u64| {
@@ -132,7 +132,8 @@ impl Options {
         self
     }
 
-    /// Sets the request size (bytes). The size is limited to 4 KiB to 64 MiB and rounded up to a
+    /// Sets the request size (bytes). The minimum is 4 KiB, and the maximum is 64 MiB. Values
+    /// outside this range are replaced by the minimum or maximum. Other values are rounded up to a
     /// multiple of 4 KiB.
     #[must_use]
     pub fn request_bytes(mut self, bytes: u32) -> Options {

@@ -63,7 +63,8 @@ pub struct Reader {
     options: Options,
     plan: Plan,
     mode: Mode,
-    /// The `deep` implementation while `plain` is used after a seek. It is kept for later.
+    /// Keeps the `deep` implementation for later use while `plain` is used after a seek. None at
+    /// other times.
     parked: Option<Box<Deep>>,
     /// Number of bytes of the current block that the program has already received.
     used: usize,
@@ -366,7 +367,7 @@ impl Mode {
         }
     }
 
-    /// Returns the current block, or no bytes before the first block.
+    /// Returns the current block. The result is empty before the first block.
     fn data(&mut self) -> &[u8] {
         match self {
             Mode::Plain(plain) => plain.data(),

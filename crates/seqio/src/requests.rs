@@ -222,7 +222,7 @@ impl Requests {
         Ok(())
     }
 
-    /// Adds a request for the remaining bytes of a slot's transfer to the batch.
+    /// Adds a request to the batch. The request is for the remaining bytes of a slot's transfer.
     fn request(&mut self, slot: u32) {
         let Some(in_flight) = &mut self.slots[slot as usize] else { return };
         let Transfer { op, file, offset, within, length } = in_flight.transfer;

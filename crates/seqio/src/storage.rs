@@ -69,9 +69,11 @@ impl fmt::Display for Kind {
 pub struct Storage {
     /// Kind of the storage.
     pub kind: Kind,
-    /// Identifier under which measurements are stored. It stays the same after a reboot. It
-    /// consists of the model and serial number of the device. If they are unknown, it is the device
-    /// name of the kernel or the source of the mount.
+    /// Identifier under which measurements are stored. The identifier stays the same after a
+    /// reboot. For a device, the identifier consists of the model and serial number. If the model
+    /// or serial number is unknown, the identifier contains the kernel's name of the device. For a
+    /// loop device, the identifier contains the path of the image file. Without a device, the
+    /// identifier contains the source of the mount.
     pub identity: String,
     /// Name of the file system, for example `ext4`. Empty for a bare device.
     pub file_system: String,

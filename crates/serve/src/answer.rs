@@ -133,15 +133,15 @@ impl Answers {
         Answered { answer: self.page(request, route).await, is_known: true, refused: None }
     }
 
-    /// Checks a request, but not its token or whether the page exists. Returns the HTTP status and
-    /// the message of the first error. None if there is no error.
+    /// Checks everything in a request except the token and the existence of the page. Returns the
+    /// HTTP status and the message of the first error. None if there is no error.
     fn fault_of(&self, request: &Parts) -> Option<(u16, &'static str)> {
         let Parts { method, uri, headers, .. } = request;
         let text_bytes = uri.path().len() + uri.query().map_or(0, str::len);
         let has_body = headers.contains_key(TRANSFER_ENCODING)
             || headers.get_all(CONTENT_LENGTH).iter().any(|length| length != "0");
         if uri.scheme().is_some() || uri.authority().is_some() {
-            Some((400, "this server is not a proxy; request a path"))
+            Some((400, "this server is not a proxy; request a path such as /, not a URL"))
         } else if !self.access.is_for_us(headers) {
             Some((
                 421,
@@ -243,8 +243,8 @@ const WRONG_TOKEN: &str =
 const HTML: &str = "text/html; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// Headers of every response. They tell the browser not to guess the content type, show the page in
-/// a frame, send the page's address to other sites, or store the page.
+/// Headers of every response. The headers forbid the browser to guess the content type, to show the
+/// page in a frame, to send the page's address to other sites, and to store the page.
 const HEADERS: [(HeaderName, &str); 6] = [
     (X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (X_FRAME_OPTIONS, "DENY"),

@@ -55,7 +55,7 @@ pub fn serve(options: &ServeOptions) -> Outcome {
             || options.listen.to_string(),
             |path| format!("the Unix socket {}", path.display()),
         );
-        console::data(&format!("serve pages of {db} on {at} (read-only); nothing was done"));
+        console::data(&format!("would serve pages of {db} on {at} (read-only); nothing was done"));
         return Ok(Exit::Ok);
     }
     let console = Console::new(options.quiet);
@@ -67,7 +67,9 @@ pub fn serve(options: &ServeOptions) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         let cause = ioengine::error::cause(&error);
-        Failure::failed(format!("starting the server: {cause}; raise the limits (ulimit -a)"))
+        Failure::failed(format!(
+            "starting the server: {cause}; raise the limit on open files (ulimit -n)"
+        ))
     })?;
     let limits = Limits::default();
     let served: Outcome<()> = runtime.block_on(async {

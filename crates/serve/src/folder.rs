@@ -65,7 +65,7 @@ pub fn write(options: &FolderOptions) -> Outcome {
     let (name, pages) = (options.folder.display(), units::counted(wanted.len() as u64, "page"));
     let left_out = left_out(&gallery, runs.len());
     if options.plan {
-        console::data(&format!("write {pages} to {name}; nothing was done"));
+        console::data(&format!("would write {pages} to {name}; nothing was done"));
         left_out.iter().for_each(|line| console::data(line));
         return Ok(Exit::Ok);
     }

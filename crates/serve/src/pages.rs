@@ -8,10 +8,11 @@
 //! database was removed or replaced. Also, a survey can remove the write-ahead log when it ends,
 //! because the server does not keep the database open.
 //!
-//! A cached page is sent again while the files of the database are unchanged. If they have changed,
-//! for example because a survey is running, a cached page is still sent for nine times as long as
-//! its generation took, but for at most one minute. Generating the page of a running survey
-//! therefore uses at most a tenth of a CPU, or happens at most once a minute.
+//! A cached page is sent again while the files of the database are unchanged. If the files have
+//! changed, for example because a survey is running, a cached page is still sent for nine times as
+//! long as its generation took, but for at most one minute. A page that takes less than 7 s
+//! therefore uses at most a tenth of a CPU. For a slower page, the limit of one minute applies, so
+//! the page is generated at most once a minute.
 
 use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};

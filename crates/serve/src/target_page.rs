@@ -18,7 +18,8 @@ use crate::place::Place;
 const CHARTS_MAX: usize = 24;
 /// Maximum number of runs that the page uses, newest first.
 pub const RUNS_MAX: usize = 1000;
-/// Maximum number of rows in the table of newest results, and of reported changes per workload.
+/// Maximum number of rows in the table of newest results. Also the maximum number of changes that
+/// are reported for a workload.
 const CHANGES_MAX: usize = 500;
 
 /// The units of the time axis, each with its length (ns).
@@ -40,7 +41,8 @@ pub fn of(history: &HistoryDocument, place: &Place) -> Page {
     };
     let mut blocks: Vec<Block> = points.iter().enumerate().map(chart).collect();
     if blocks.is_empty() {
-        let text = "No workload was measured in two runs on this target, so there is no trend yet.";
+        let text = "No workload was measured in more than one run on this target, so there is no \
+                    trend yet.";
         blocks.push(Block::Text(text.to_owned()));
     }
     if left_out > 0 {
@@ -148,7 +150,8 @@ fn findings(point: &PointHistory) -> Vec<Finding> {
     point.changes.iter().take(CHANGES_MAX).map(finding).collect()
 }
 
-/// Returns the section with the newest result of every workload.
+/// Returns the section "Newest results", which shows the newest result of each workload. At most
+/// [`CHANGES_MAX`] workloads are shown.
 fn changes_section(history: &HistoryDocument, place: &Place) -> Section {
     let column = |label: &str, unit| Column { label: label.to_owned(), unit };
     let row = |point: &PointHistory| {

@@ -62,8 +62,8 @@ impl ResourceKind {
     fn binding_threshold(self) -> f64 {
         match self {
             ResourceKind::Part | ResourceKind::Order => 0.9,
-            // A reserve lasts for the first part of a run, so it cannot be exhausted during the
-            // whole run.
+            // At the start of a run, the buffer is empty and the credit is full. A reserve is
+            // therefore exhausted for only a part of the run, so half of the run is sufficient.
             ResourceKind::Reserve => 0.5,
         }
     }
@@ -495,8 +495,8 @@ impl Account {
         let by_time = self.mean_inside * self.elapsed_ns as f64;
         if (by_request - by_time).abs() > 1e-6 * by_time.max(1.0) {
             broken.push(format!(
-                "Little's law fails: the integral of requests in the system over time is \
-                 {by_time} ns, but the sum of the requests' times is {by_request} ns"
+                "Little's law fails: the number of requests in the system, integrated over time, \
+                 is {by_time} ns, but the residence times of all requests add up to {by_request} ns"
             ));
         }
         broken

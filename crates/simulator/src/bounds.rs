@@ -4,8 +4,8 @@
 //! There are two kinds of bounds (asymptotic bounds of operational analysis). First, a part cannot
 //! serve more requests than if it were busy all the time. Second, a fixed number of requests in
 //! flight completes no faster than the minimum latency allows. All costs are those of the cheapest
-//! offset, so a bound is never below the true maximum. In a run of known length, data that may
-//! still be buffered at the end and requests covered by burst credit are not subject to a bound.
+//! offset, so a bound is never below the true maximum. In a run of known length, the bounds do not
+//! count data that may still be buffered at the end, nor requests that the burst credit covers.
 //!
 //! The bounds share two models with the event simulation: `volume`, which splits requests, and
 //! `geometry`, which gives the size and speed of tracks. A comparison of bounds and simulation
@@ -160,7 +160,7 @@ impl<'a> Load<'a> {
             Op::Write => setup.holds_writes(controller) && !through,
         });
         let first_only = setup.mirror_reads == MirrorReads::First && !write;
-        // During a rebuild, the spare is also written.
+        // During a rebuild, writes for the failed device go to the spare, so no device is missing.
         let lost = if setup.rebuilding && write { 0 } else { setup.failed };
         let of_each = match setup.volume {
             VolumeKind::Raid1 if first_only => lost..lost + 1,
@@ -184,7 +184,7 @@ impl<'a> Load<'a> {
             (true, Op::Write) if !through => cache.write_behind.bytes(),
             _ => request,
         };
-        // With the page cache of Linux, a transfer is the largest read-ahead window or request.
+        // The unit of the Linux page cache is the largest of transfer, read-ahead and request size.
         let unit = linux.map_or(unit, |linux| {
             let most = system.host.max_transfer.bytes().max(linux.read_ahead_max.bytes());
             most.max(request).next_multiple_of(cache.page.bytes())
@@ -327,12 +327,12 @@ impl<'a> Load<'a> {
             // This work may still be pending at the end of the run. It does not run in the threads
             // of the program, so it can use all CPUs at any depth.
             let own = self.rate(own_ns + background_cpu_ns, f64::from(cpus * hosts));
-            let part = (Part::CpuAndOwnWork, "CPU, including the system's own work");
+            let part = (Part::CpuAndOwnWork, "CPU, including cache transfers and host RAID work");
             self.add(all, part, own, self.held_bytes());
         }
         if let Some(controller) = self.system.controller() {
             let each = if shape.op == Op::Read { controller.read } else { controller.write };
-            // If requests are merged, each piece may be sent alone and needs no time per piece.
+            // Merged requests may be sent one piece at a time, without the cost of further pieces.
             let piece_ns = if self.joins { 0 } else { controller.piece.ns() };
             let demand = self.min_demand(|pieces| {
                 (controller.fixed.ns()
@@ -553,7 +553,7 @@ impl<'a> Load<'a> {
         (bytes as f64 * setup.file_at) as u64 / setup.chunk * setup.chunk
     }
 
-    /// Returns how many bytes a run may transfer in addition to the sustained rate, because its
+    /// Returns how many bytes a run may transfer in excess of the sustained rate, because its
     /// contiguous extents may cross fewer track skews than average.
     fn skew_bytes(&self) -> f64 {
         let (Some(geometry), true) = (self.geometry(), self.in_stretches()) else { return 0.0 };
@@ -561,9 +561,9 @@ impl<'a> Load<'a> {
         stretches * self.media_rate() * geometry.skew_ns() as f64 / 1e9
     }
 
-    /// Returns the rate of sequential writes at depth 1 that each wait for a revolution, because
-    /// the previous write must be on the media first. Also returns the number of bytes that are
-    /// exempt from this rate. `None` if writes need not wait for a revolution.
+    /// Returns the rate of sequential writes at depth 1 if each write must wait for a revolution. A
+    /// write waits, because the previous write must be on the media first. Also returns the number
+    /// of bytes that are exempt from this rate. `None` if writes need not wait.
     fn revolution_per_write(&self, disk: &DiskModel) -> Option<(f64, f64)> {
         let setup = &self.system.setup;
         let one = self.shape.depth == 1 && self.files == 1 && !self.shape.random;
@@ -612,7 +612,7 @@ impl<'a> Load<'a> {
             && self.system.network.is_none()
         {
             let rate = f64::from(self.files) * size * 1e9 / self.device_ns();
-            self.add(all, (Part::Growth, "a file grows by one write at a time"), rate, 0.0);
+            self.add(all, (Part::Growth, "writes that extend a file run one at a time"), rate, 0.0);
         }
     }
 
@@ -639,7 +639,7 @@ impl<'a> Load<'a> {
         own_ns + device_ns + client_ns + travel_ns + network.latency.ns() as f64
     }
 
-    /// Returns the minimum device time of a request: the slowest pieces of both stages, added (ns).
+    /// Returns the minimum device time of a request (ns): the sum of each stage's slowest piece.
     fn device_ns(&self) -> f64 {
         if self.rows {
             return 0.0;
@@ -685,7 +685,7 @@ fn link_ns(link: &LinkModel, piece: &Piece) -> u64 {
     link.fixed.ns() + rate.ns_for(piece.length)
 }
 
-/// Returns the number of pieces in the first stage that is not empty, at least 1.
+/// Returns the number of `first` pieces, or of `then` pieces if `first` is empty. At least 1.
 fn first_stage_len(pieces: &Pieces) -> u64 {
     let first = if pieces.first.is_empty() { &pieces.then } else { &pieces.first };
     first.len().max(1) as u64

@@ -23,7 +23,8 @@ pub(crate) struct MediaRequest {
     /// Length of the request (bytes).
     pub length: u64,
     pub op: Op,
-    /// Time at which the data of a write began to arrive, or at which a read was queued (ns).
+    /// Time at which the request began (ns). For a write, this is when its data began to arrive.
+    /// For a read, this is when it was queued.
     pub since_ns: u64,
     /// Number of host requests merged into the write.
     pub requests: u32,
@@ -65,9 +66,9 @@ struct Stream {
     used_ns: u64,
 }
 
-/// Maximum size of a write that is merged from cached writes (bytes), unless the model's `coalesce`
-/// is larger. A merged write is never larger than half of the buffer, because a larger write
-/// would keep commands waiting for too long.
+/// Maximum size of a write that is merged from cached writes (bytes). If the model's `coalesce` is
+/// larger, it is the maximum instead. A merged write is never larger than half of the buffer,
+/// because a larger write would keep commands waiting for too long.
 const MERGED_BYTES_MAX: u64 = 1 << 20;
 /// Number of revolutions after which a waiting command takes precedence over requests that need no
 /// seek. Without a limit, a sequential stream would keep the arm forever. Drives therefore age
@@ -379,8 +380,9 @@ impl Disk {
         (self.rest, self.rest_ns) = (end, end_ns);
     }
 
-    /// Invalidates the buffered data that a write replaces, and all data that were read ahead after
-    /// the replaced data.
+    /// Invalidates the buffered data that a write replaces. If the host has received these data,
+    /// all data of the stream at lower offsets are also invalidated. If these data were read ahead,
+    /// all data of the stream at higher offsets are also invalidated.
     fn forget(&mut self, from: u64, end: u64) {
         for stream in &mut self.streams {
             if from <= stream.next && end > stream.oldest {
@@ -610,8 +612,8 @@ impl Disk {
         }
     }
 
-    /// Returns the time at which the head reaches the first byte of a request (ns), after seek,
-    /// settling for writes, firmware and rotation.
+    /// Returns the time at which the head reaches the first byte of a request (ns). This includes
+    /// the seek, the settling time (only for writes), the firmware time, and the rotation.
     fn reach_ns(&self, request: &MediaRequest, now_ns: u64) -> u64 {
         let distance = self.geometry.cylinder_of(request.from).abs_diff(self.cylinder);
         let settle_ns = if request.op == Op::Write { self.model.write_settle.ns() } else { 0 };
@@ -759,8 +761,8 @@ mod tests {
                 disk.finish(&mut Vec::new());
                 let at = |bytes| disk.geometry.time_of(base + bytes);
                 let media_ns = at(4 * length) - at(length);
-                // A zero-latency first read completes before the end of its data passes under the
-                // head again.
+                // If the first read is a zero-latency read, it completes before the end of its data
+                // passes under the head again.
                 let passed_ns = disk.geometry.passes_at(base + length, ends_ns[1], disk.phase_ns);
                 assert_eq!(ends_ns[4] - passed_ns, media_ns, "{name} from {base}");
             }

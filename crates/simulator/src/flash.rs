@@ -47,7 +47,7 @@ pub(crate) struct FlashTimes {
     pub units_ns: u64,
     /// Busy times of the read channel and of the write channel (ns).
     pub channel_ns: [u64; 2],
-    /// Time for which requests occupied the limit on requests per second (ns).
+    /// Time for which the limit on requests per second allowed no further request (ns).
     pub paced_ns: u64,
     /// Time for which the write buffer was full (ns).
     pub full_ns: u64,
@@ -216,7 +216,7 @@ impl Flash {
         Some(self.sustained.spend(length, moved_ns))
     }
 
-    /// Returns when `step` must be called (ns). None if no write waits.
+    /// Returns the time at which `step` must be called (ns). None if no write waits.
     pub fn next_ns(&self) -> Option<u64> {
         self.ftl.as_ref()?.next_ns()
     }
@@ -287,7 +287,7 @@ impl Flash {
         self.buffered_ns
     }
 
-    /// Returns when the write buffer will be empty if nothing more is written (ns).
+    /// Returns the time at which the write buffer will be empty if nothing more is written (ns).
     pub fn drained_ns(&self, now_ns: u64) -> u64 {
         if self.model.buffer.0 <= 0.0 {
             return now_ns;
@@ -382,8 +382,8 @@ mod tests {
         assert_eq!(ends, [100_000, 100_000, 1_100_000, 3_100_000]);
     }
 
-    /// Returns how long an idle cloud volume serves small reads at the burst rate before requests
-    /// are delayed (s).
+    /// Sends small reads to a cloud volume with full burst credit, at `requests_per_s`. Returns the
+    /// time until the first read is delayed (s).
     fn burst_s(system: &str, requests_per_s: u64) -> f64 {
         let system = crate::Description::named(system).unwrap().system().unwrap();
         let crate::system::DriveModel::Flash(model) = &system.drive else { panic!("no volume") };

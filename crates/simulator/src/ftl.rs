@@ -173,16 +173,17 @@ pub(crate) struct Ftl {
     buffered: u64,
     /// Writes that wait for space in the write buffer.
     waiting: VecDeque<Waiting>,
-    /// Number of units that wait until there are enough for a program operation, for the blocks and
-    /// for the SLC cache.
+    /// Numbers of units that wait, because there are too few for a program operation: first the
+    /// number for the blocks, then the number for the SLC cache.
     open_units: [u64; 2],
-    /// Number of units from the SLC cache that wait until there are enough for a program operation.
+    /// Number of units from the SLC cache that wait, because there are too few for a program
+    /// operation.
     open_folded: f64,
     /// Number of mapped units that must be moved out of the SLC cache.
     fold_due: f64,
     moves: Debt,
     erases: Debt,
-    /// Number of page reads per unit that garbage collection moves.
+    /// Mean number of page reads that garbage collection needs to move one unit.
     reads_per_move: f64,
     /// Number of page reads that are due.
     reads_due: f64,
@@ -328,7 +329,8 @@ impl Ftl {
         None
     }
 
-    /// Returns when `step` must be called for the waiting writes (ns). None if no write waits.
+    /// Returns the time at which `step` must be called for the waiting writes (ns). None if no
+    /// write waits.
     pub fn next_ns(&self) -> Option<u64> {
         self.nand.next_ns().filter(|_| !self.waiting.is_empty())
     }
@@ -370,7 +372,8 @@ impl Ftl {
             if at_ns >= now_ns {
                 return;
             }
-            // Each step moves only one program operation per die, because requests may arrive.
+            // Each step moves only the data of one program operation per die, so that a request
+            // that arrives need not wait long.
             let programs = u64::from(self.nand.dies()) * self.program_units;
             self.fold(at_ns, programs as f64);
             self.nand.advance(now_ns);
@@ -587,8 +590,8 @@ fn size_of(
     let block_units = translation.block.bytes() / translation.map_unit.bytes() * dies;
     let all = (units as f64 * spare) as u64;
     let slots = all.min(most);
-    // The map has one to four times as many blocks as slots per block, but not more blocks than the
-    // device.
+    // The number of blocks is one to four times the number of slots per block. But the map has no
+    // more blocks than the device, and a block of the map is no larger than a block of all dies.
     let per_block = (1 << (slots.ilog2() / 2)).max(slots / (all / block_units).max(1));
     let per_block = per_block.min(block_units);
     let blocks = slots / per_block;
@@ -675,8 +678,9 @@ mod tests {
         Ftl::new(model, model.translation.as_ref().unwrap(), devices)
     }
 
-    /// Returns the write amplification of as many random writes as the device has units. The hot
-    /// part of the device (`hot_share`) gets the share `hot_writes` of the writes.
+    /// Makes as many random writes as the device has units, and then as many again. Returns the
+    /// write amplification of the second half. The hot part of the device (`hot_share`) gets the
+    /// share `hot_writes` of the writes.
     fn amplification(ftl: &mut Ftl, hot_share: f64, hot_writes: f64) -> f64 {
         let mut random = Stream::new(3);
         let all = ftl.sampling.units;

@@ -171,8 +171,8 @@ impl Geometry {
         self.zones.iter().filter(move |zone| zone.first_byte >= first).map(|zone| zone.track_bytes)
     }
 
-    /// Returns the maximum time by which a transfer can be shorter than at the sustained rate,
-    /// because it crosses fewer skews than average (ns).
+    /// A transfer that crosses fewer skews than average takes less time than at the sustained rate.
+    /// Returns the maximum of this difference (ns).
     pub fn skew_ns(&self) -> u64 {
         let most = |zone: &Zone| {
             let track_skew = zone.track_ns - self.revolution_ns;

@@ -132,7 +132,8 @@ pub(crate) struct Io {
     /// Whether the second stage is sent twice, first with zeros and then with data.
     pub zeroes: bool,
     pub stage: u8,
-    /// Number of bytes copied (page cache of Linux), or of units found in the cache (other caches).
+    /// For the page cache of Linux: number of bytes copied. For other caches: number of units found
+    /// in the cache.
     pub progress: u64,
 }
 
@@ -286,7 +287,7 @@ pub(crate) struct Machine {
     pub events: EventQueue<Event>,
     pub system: System,
     pub hosts: Vec<Host>,
-    /// The instances of each link: one per system, bus or host.
+    /// The instances of each link: one for the system, one for each bus, or one for each host.
     pub links: Vec<Vec<Link>>,
     pub buses: Vec<Bus>,
     pub devices: Vec<Device>,
@@ -433,8 +434,8 @@ impl Machine {
     }
 
     /// Runs `ns` of CPU work in an engine's thread, starting now. Returns the end time (ns).
-    /// `whole_ns` is the CPU time of the whole request, which is recorded as charged or uncharged.
-    /// In the second call for a request, `whole_ns` is 0.
+    /// Records `whole_ns` of CPU time, which `cost` splits into charged and uncharged time. If a
+    /// request needs two calls, `whole_ns` is the total in the first call, and 0 in the second.
     fn work_for(&mut self, engine: u32, cost: Cost, ns: u64, whole_ns: u64) -> u64 {
         let issuer = &mut self.issuers[engine as usize];
         let host = &mut self.hosts[self.files[issuer.file as usize].host as usize];
@@ -546,7 +547,7 @@ impl Machine {
     }
 
     /// Runs the CPU work of a volume (splitting, parity), on the host or on the RAID controller.
-    /// Returns when the pieces may be sent (ns).
+    /// Returns the time at which the pieces may be sent (ns).
     fn volume_work(&mut self, io: u32, pieces: u64, parity: u64) -> u64 {
         let now_ns = self.now_ns();
         let setup = &self.system.setup;
@@ -647,7 +648,7 @@ impl Machine {
         self.ios.release(io);
     }
 
-    /// Starts one rebuild of each volume that is not being rebuilt, even if files share the volume.
+    /// Starts a rebuild of each volume that has none. Files that share a volume share the rebuild.
     fn begin_rebuilds(&mut self) {
         let now_ns = self.now_ns();
         for file in 0..self.files.len() {
@@ -685,7 +686,7 @@ impl Machine {
     }
 }
 
-/// Creates the instances of each link: one per system, bus or host.
+/// Creates the instances of each link: one for the system, one for each bus, or one for each host.
 fn links_of(system: &System) -> Vec<Vec<Link>> {
     let copies = |model: &LinkModel| match model.per {
         LinkPer::System => 1,

@@ -101,13 +101,13 @@ pub struct CacheModel {
     /// Interval at which the lazy writer scans for scattered dirty data. Each scan writes an eighth
     /// of these data. None if the lazy writer writes scattered data as soon as it can.
     pub scan: Option<Time>,
-    /// Minimum size of a read that defeats read-ahead, which is a performance bug of Windows NT 4
-    /// SP3 (0: no bug).
+    /// Minimum size of a read that defeats read-ahead (0: no read does). This models a performance
+    /// bug of Windows NT 4 SP3.
     pub read_ahead_bug_from: Size,
     /// Additional time of each read that defeats read-ahead.
     pub read_ahead_bug: Time,
-    /// Size of an aligned frame of the file. A random write that is smaller than a frame first
-    /// reads the frame around it (0: no such reads).
+    /// Size of an aligned frame of the file. Before a random write that is smaller than a frame,
+    /// the frame around the write is read (0: no such reads).
     pub write_frame: Size,
     /// CPU time that a random request needs to map another range of the file into the cache.
     pub random_view: Time,
@@ -182,7 +182,7 @@ pub struct LinuxCacheModel {
 pub struct LinkModel {
     /// Name of the link.
     pub name: String,
-    /// Number of links of this kind: one, one per bus, or one per host.
+    /// How many links of this kind exist: one in total, one per bus, or one per host.
     pub per: LinkPer,
     /// Fixed time per transfer.
     pub fixed: Time,
@@ -328,13 +328,11 @@ pub struct DiskModel {
     #[serde(deserialize_with = "switch_text")]
     pub writes_inline: bool,
     /// Whether the disk disconnects after the command of a write and reconnects before the data.
-    /// This applies only to writes for which the disk does not keep the bus. False if the key is
-    /// missing.
+    /// Ignored for writes during which the disk keeps the bus. False if the key is missing.
     #[serde(default, deserialize_with = "switch_text")]
     pub writes_reconnect: bool,
-    /// Time that the controller takes to start the arm again when read-ahead resumes after a pause.
-    /// The controller does this once no command is outstanding, and decodes no command during this
-    /// time.
+    /// Time that the controller takes to resume read-ahead after a pause. The controller resumes
+    /// read-ahead as soon as no command is outstanding, and decodes no command during this time.
     pub start_read: Time,
     /// Time that the controller takes to start writing cached data to the media.
     pub start_write: Time,
@@ -387,7 +385,7 @@ pub struct ShingleModel {
     pub idle: Time,
 }
 
-/// The buffer of a disk holds at most this number times `write_entries` cached writes.
+/// Maximum number of cached writes in the buffer of a disk, as a multiple of `write_entries`.
 pub const WRITES_PER_ENTRY: u32 = 8;
 
 /// Sector size (bytes).
@@ -569,8 +567,8 @@ choice!(
 );
 
 impl FlashModel {
-    /// Returns how many requests a request of `length` bytes counts as in the limits on requests
-    /// per second.
+    /// In the limits on requests per second, a large request counts as several requests. Returns
+    /// this number for a request of `length` bytes.
     pub(crate) fn counts_as(&self, length: u64) -> u64 {
         match self.counted_size.bytes() {
             0 => 1,

@@ -176,13 +176,13 @@ impl Nand {
         self.dies.len() as u32
     }
 
-    /// Returns when the next queued operation may start or the last operation ends (ns). `None` if
-    /// all dies are idle.
+    /// Returns the time of the next event of any die (ns): a queued operation may start, or the
+    /// last operation ends. `None` if all dies are idle.
     pub fn next_ns(&self) -> Option<u64> {
         self.events.peek().map(|Reverse((at_ns, _))| *at_ns)
     }
 
-    /// Returns when the last operation ended (ns). `None` if an operation is queued or in progress.
+    /// Returns the end of the last operation (ns). `None` if an operation is queued or in progress.
     pub fn idle_since_ns(&self) -> Option<u64> {
         self.events.is_empty().then_some(self.last_ns)
     }
@@ -251,9 +251,9 @@ impl Nand {
         entry.op_end_ns
     }
 
-    /// Reads a page of a die for the host and moves `transfer_ns` of data over the channel of the
-    /// die. `advance(now_ns)` must have been called before. Returns when the data have left the
-    /// channel (ns).
+    /// Reads a page of a die for the host. The transfer of the data over the channel of the die
+    /// takes `transfer_ns`. `advance(now_ns)` must have been called before. Returns when the data
+    /// have left the channel (ns).
     pub fn read(&mut self, die: u32, now_ns: u64, transfer_ns: u64) -> u64 {
         let (read_ns, suspend_ns) = (self.read_ns, self.suspend_ns);
         let entry = &mut self.dies[die as usize];

@@ -35,7 +35,7 @@ const PER_BYTE_MAX: f64 = 1e6;
 
 fn canonical(written: &Written, units: Units, range: [f64; 2]) -> Result<f64, String> {
     if written.source.trim().is_empty() {
-        return Err("a value needs a source; specify source = \"...\"".to_owned());
+        return Err("a value needs a source, such as source = \"data sheet\"".to_owned());
     }
     if !written.value.is_finite() || written.value < 0.0 {
         return Err(format!("{} is not a valid value; use 0 or more", written.value));

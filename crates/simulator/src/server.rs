@@ -28,7 +28,7 @@ impl Server {
         }
     }
 
-    /// Returns when the server becomes free (ns).
+    /// Returns the time at which the server becomes free (ns).
     #[inline]
     pub fn free_ns(&self) -> u64 {
         self.free_ns

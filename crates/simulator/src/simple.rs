@@ -23,7 +23,7 @@ pub struct SimpleModel {
     pub position_ns: f64,
     /// Transfer time from or to the media.
     pub media_ns: f64,
-    /// Transfer time over the slowest of the bus and its links.
+    /// Transfer time over the bus or over one of its links, whichever takes longest.
     pub bus_ns: f64,
 }
 
@@ -88,7 +88,7 @@ fn fixed_ns(system: &System, disk: &DiskModel, shape: &Shape) -> f64 {
     (cpu_ns + extra_ns + phases_ns + firmware.ns()) as f64
 }
 
-/// Returns the time to transfer the data over the slowest of the bus and its links (ns).
+/// Returns the transfer time over the bus or over one of its links, whichever takes longest (ns).
 fn bus_ns(system: &System, op: Op, bytes: u64) -> f64 {
     let of = |read: crate::quantity::Rate, write: crate::quantity::Rate| {
         if op == Op::Read { read.ns_for(bytes) } else { write.ns_for(bytes) }

@@ -60,7 +60,7 @@ pub struct System {
     pub name: String,
     /// One-line description.
     pub title: String,
-    /// Claims and figures of the papers that simulated results are compared with. Information only.
+    /// Claims and figures of the papers, for comparison with simulated results. Information only.
     pub claims: Vec<String>,
     /// The configuration, for example the number of disks.
     pub setup: Setup,
@@ -116,7 +116,7 @@ pub struct Setup {
     /// Whether requests are buffered or direct by default.
     pub caching: CachingChoice,
     /// Whether buffered requests are issued asynchronously. Such a request does not take the short
-    /// path of the file system, so its CPU time is that of a direct request plus that of its copy.
+    /// path of the file system. It takes the CPU time of a direct request and of a copy.
     #[serde(deserialize_with = "switch_text")]
     pub overlapped: bool,
     /// Whether devices and volume controllers complete writes from their caches.
@@ -175,8 +175,8 @@ choice!(
         Existing,
         /// Writes grow the file.
         Extend,
-        /// The last block was written first. Each other block is therefore filled with zeros before
-        /// its first data are written.
+        /// Only the last block of the file was written, so the file has its full size. Each
+        /// remaining block is filled with zeros before its first data are written.
         Zeroed,
     }
 );
@@ -194,8 +194,8 @@ choice!(
     Path {
         /// Requests pass through the file system.
         FileSystem,
-        /// Requests only pass through the driver (the papers' ASPI program). Devices do not
-        /// disconnect from the bus.
+        /// Requests pass through the driver, but not through the file system (the papers' ASPI
+        /// program). Devices do not disconnect from the bus.
         Driver,
     }
 );
@@ -410,7 +410,11 @@ impl System {
             }
         };
         few(self.host.cpus.count() as usize, hosts, "hosts times host.cpus")?;
-        few(self.links.len(), self.buses().max(hosts), "[[links]] times buses or hosts")?;
+        few(
+            self.links.len(),
+            self.buses().max(hosts),
+            "the number of [[links]] times max(buses, hosts)",
+        )?;
         match &self.drive {
             DriveModel::Disk(disk) => few(disk.zones.len(), disks, "disks times drive.zones"),
             DriveModel::Flash(flash) => {
@@ -479,8 +483,8 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     }
     let heads = u64::from(disk.heads.count());
     let capacity = disk.capacity();
-    // The geometry multiplies sizes by times of up to a revolution plus the skew. These products
-    // must not overflow.
+    // The geometry multiplies track sizes (bytes) and numbers of tracks by durations. A duration is
+    // at most one revolution plus the skew. The products must not overflow.
     let cylinder_ns = revolution_ns * 1.5 * (1.0 + SKEW_MAX);
     let fits = |[cylinders, sectors]: &[u64; 2]| {
         *sectors as f64 * SECTOR_BYTES as f64 * cylinder_ns <= BYTES_MAX
@@ -488,8 +492,8 @@ fn check_disk(disk: &DiskModel) -> Result<u64, String> {
     };
     let capacity = capacity.filter(|_| disk.zones.len() <= ZONES_MAX);
     let Some(bytes) = capacity.filter(|_| disk.zones.iter().all(fits)) else {
-        return Err("drive.zones times drive.heads times the time of a revolution is too large; \
-             reduce one of the three"
+        return Err("the drive is too large to simulate; reduce drive.zones (the zones, their \
+             cylinders or sectors), drive.heads, or the time of a revolution"
             .into());
     };
     let cylinders = disk.zones.iter().map(|zone| zone[0]).sum::<u64>() as f64;
@@ -579,11 +583,16 @@ fn check_translation(flash: &FlashModel, model: &TranslationModel) -> Result<(),
     }
     check_count(model.candidates, &key("candidates"))?;
     if !(0.01..=10.0).contains(&model.over_provisioning.0) {
-        return Err(format!("{} must be a share, from 0.01 to 10", key("over_provisioning")));
+        return Err(format!(
+            "{} must be from 0.01 to 10 (spare flash divided by capacity)",
+            key("over_provisioning")
+        ));
     }
     let units = flash.capacity.0 / model.map_unit.0;
     if !(MAP_UNITS_MIN..=MAP_UNITS_MAX).contains(&units) {
-        return Err("drive.capacity must be 4096 to 2^40 times drive.translation.map_unit".into());
+        return Err("drive.capacity must be at least 4096 times and at most 2^40 times \
+                    drive.translation.map_unit"
+            .into());
     }
     let die_bytes = flash.capacity.0 * (1.0 + model.over_provisioning.0) / flash.units.0.round();
     if die_bytes / model.block.0 < BLOCKS_MIN {

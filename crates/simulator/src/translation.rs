@@ -19,8 +19,8 @@ const NONE: u32 = u32::MAX;
 /// frontier.
 const FREE_BLOCKS: usize = 2;
 /// Number of blocks that hold no data in the steady state. Closed forms of write amplification do
-/// not count these blocks: their alpha is the number of slots in the other blocks, divided by the
-/// number of units.
+/// not count these blocks. In the closed forms, alpha is the number of slots in the other blocks,
+/// divided by the number of units.
 pub const RESERVED_BLOCKS: u32 = FREE_BLOCKS as u32;
 
 /// How garbage collection chooses a victim.
@@ -158,8 +158,8 @@ pub struct Map {
     /// Block that is being filled. `next_slot` is its next free slot.
     frontier: u32,
     next_slot: u32,
-    /// Index of the SLC cache slot that was filled first. `cache_used` slots from there on are in
-    /// use.
+    /// Index of the SLC cache slot that was filled first. This slot and the slots after it, up to
+    /// `cache_used` slots in total, are in use.
     cache_first: u32,
     cache_used: u32,
     counts: MapCounts,
@@ -169,8 +169,8 @@ impl Map {
     /// Creates a map without data. The seed determines the draws of [`Policy::Choices`].
     ///
     /// # Panics
-    /// If the blocks have no spare slot besides the units and [`RESERVED_BLOCKS`], or if there are
-    /// more than 2^31 slots.
+    /// If the blocks, without [`RESERVED_BLOCKS`] blocks, do not have more slots than there are
+    /// units. If blocks and SLC cache together have more than 2^31 slots.
     pub fn new(size: MapSize, policy: Policy, seed: u64) -> Map {
         let MapSize { units, blocks, slots_per_block, cache_slots } = size;
         let slots = u64::from(blocks) * u64::from(slots_per_block);
@@ -327,7 +327,7 @@ impl Map {
     /// Runs garbage collection until enough blocks are free.
     fn collect(&mut self) {
         while self.free.len() < FREE_BLOCKS {
-            let block = self.victim().expect("blocks other than the frontier are free or full");
+            let block = self.victim().expect("few blocks are free, so a block is full");
             self.is_full[block as usize] = false;
             let first = block * self.size.slots_per_block;
             for slot in first..first + self.size.slots_per_block {

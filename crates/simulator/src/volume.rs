@@ -236,7 +236,8 @@ impl Volume {
         if op == Op::Read {
             all().for_each(|(device, own)| read(device, own));
             if let Some((low, high)) = lost {
-                // A device is not read again if its part of the request covers the lost range.
+                // The lost range is computed from the same range of all other devices. A device
+                // whose part of the request covers the lost range has already been read above.
                 let others = all().filter(|(_, own)| own.0 > low || own.1 < high);
                 others.for_each(|(device, _)| read(device, (low, high)));
                 read(parity, (low, high));
@@ -456,7 +457,7 @@ mod tests {
         assert_eq!(split(&mut pair, Op::Read, 0, 8192).first[0].device, 1, "the spare is not read");
         let mut five = volume("raid5", 5, &spare);
         // The failed device 0 holds data in row 0 and the parity in row 4. In both cases, three
-        // other devices are read, and data and parity are written.
+        // other devices are read. Data and parity are written, one of them to the spare.
         assert_eq!(counts(&split(&mut five, Op::Write, 0, 8192)), [3, 2]);
         assert_eq!(counts(&split(&mut five, Op::Write, 16 * 65536, 8192)), [3, 2]);
         assert_eq!(counts(&split(&mut five, Op::Write, 0, 4 * 65536)), [0, 5]);

@@ -34,10 +34,10 @@ const REQUEST_BYTES: [u32; 4] = [4 << 10, 16 << 10, 64 << 10, 256 << 10];
 /// Pauses between bursts (ns), longest first. The longest pause shows how far the device reads
 /// ahead, and the other pauses show how fast.
 const PAUSES_NS: [u64; 4] = [320_000_000, 80_000_000, 20_000_000, 5_000_000];
-/// Minimum share of the reads of a burst that must follow the pattern "fast reads, then slow
-/// reads". Otherwise, the burst is noise.
+/// At least this share of a burst's reads must follow the pattern "fast reads, then slow reads".
+/// Otherwise, the burst is noise.
 const ORDER_MIN: f64 = 0.8;
-/// Number of reads at the start of a burst that show whether the burst found prefetched data.
+/// Number of first reads of a burst. These reads show whether the burst found prefetched data.
 const FIRST_READS: usize = 4;
 /// Size of a strided read (bytes).
 const STRIDE_REQUEST: u32 = 4 << 10;
@@ -48,8 +48,9 @@ const STRIDE_READS: u64 = 32;
 const STRIDE_PAUSE_NS: u64 = 4_000_000;
 /// Number of sequential reads of each size that measure prefetch hits.
 const HIT_READS: u64 = 16;
-/// Pause before each read that measures prefetch hits (ns). All reads but the first then hit. The
-/// papers measured hits with "delay inserted between requests" (Riedel 1997, section 5.2).
+/// Pause before each read that measures prefetch hits (ns). After such pauses, all reads except the
+/// first read are hits. The papers measured hits with "delay inserted between requests" (Riedel
+/// 1997, section 5.2).
 const HIT_PAUSE_NS: u64 = 20_000_000;
 /// Number of rounds in which sequential and random reads alternate, without pauses.
 const ROUNDS: usize = 3;
@@ -157,8 +158,8 @@ pub fn measure(
 /// Latencies of a trial that pauses between bursts.
 #[derive(Clone, Debug, PartialEq)]
 struct Burst {
-    /// Median latency of reads without a pause (ns). This is the median of the first burst, or of
-    /// the last quarter of the later bursts if that median is higher.
+    /// Median latency of reads without a pause (ns). This is the higher of two medians: the median
+    /// of the first burst, and the median of the last quarters of the later bursts.
     unpaused_ns: f64,
     /// Median latency of the first reads after a pause (ns).
     paused_ns: f64,
@@ -510,8 +511,8 @@ fn prefetch(found: &mut Conclusion, evidence: &Evidence, target: &str) {
         );
         return;
     }
-    // A larger size was only tried if nearly all reads of the previous size were fast, so the
-    // largest size decides.
+    // The study tries a larger size only if nearly all reads of the previous size were fast.
+    // Therefore the bursts of the largest size show how far the device reads ahead.
     if let Some((request, _, _)) = in_order.last().filter(|(_, _, burst)| burst.is_helped()) {
         let of_size: Vec<_> = in_order.iter().filter(|(size, _, _)| size == request).collect();
         depth(found, target, &of_size);
@@ -551,8 +552,9 @@ fn depth(found: &mut Conclusion, target: &str, bursts: &[&(u64, u64, Burst)]) {
     let reads = format!("{} reads of {}", burst.quick, units::size(*request));
     let text = if burst.is_whole() {
         format!(
-            "{target}: during a pause of {after}, the device reads at least {size} ahead: nearly \
-             all {BURST} reads of {} were fast; a larger region (--size) may show the limit",
+            "{target}: during a pause of {after}, the device reads at least {size} ahead: after \
+             the pause, nearly all {BURST} reads of {} were fast; a larger region (--size) may \
+             show the limit",
             units::size(*request)
         )
     } else {
@@ -631,8 +633,8 @@ fn stride(found: &mut Conclusion, evidence: &Evidence, target: &str) {
             "stride",
             format!(
                 "{target}: read-ahead works for 4 KiB reads at a stride of {} ({} per read) and \
-                 stops at a stride of {} ({} per read); place data that a program reads in order \
-                 at smaller distances",
+                 stops at a stride of {} ({} per read); to benefit from read-ahead, place data \
+                 that a program reads in sequence at a smaller stride",
                 units::size(helped),
                 units::time(ns(helped)),
                 units::size(given_up),

@@ -277,7 +277,7 @@ fn print_plan(requested: &[RequestedStudy], options: &StudyOptions) -> Outcome {
         let path = peer
             .path
             .as_ref()
-            .map(|path| format!(" and let it also read its own file {path}, for comparison"));
+            .map(|path| format!(" and let the peer also read {path} on its host, for comparison"));
         let path = path.unwrap_or_default();
         console::data(&format!("read the counters of the halfpower peer {address}{path}"));
     }

@@ -96,8 +96,8 @@ impl Conclusion {
         self.value(id, Some(value), format!("{what}: {}", words_of_times(times)));
     }
 
-    /// Judges a claim about a loss or a share by the share measured here. The paper states it in
-    /// percent or as a ratio. `what` describes the share.
+    /// Judges a claim about a loss or a share by the share measured here. The paper states the
+    /// number in percent or as a ratio. `what` describes the share.
     pub fn loss(&mut self, id: &'static str, share: Option<f64>, what: &str) {
         let (Some(share), Some(claim)) = (share, claim_of(id)) else { return };
         let value = if claim.unit == "percent" { share * 100.0 } else { share };

@@ -115,7 +115,8 @@ pub fn check(plan: &Plan) -> Outcome<()> {
         if let Some(flag) = std::iter::once(&figure.x).chain(named).find(|flag| !is_known(flag)) {
             let others = "part, target, disks, caching";
             return Err(wrong(format!(
-                "unknown axis '{flag}'; use a flag of sweep without its dashes, or one of {others}"
+                "unknown axis '{flag}'; use a flag of halfpower sweep, written without --, or one \
+                 of {others}"
             )));
         }
         let is_part = |name: &str| plan.parts().any(|part| part == name);

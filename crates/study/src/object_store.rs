@@ -236,8 +236,9 @@ impl<'a> ObjectStore<'a> {
         load(&mut clients[..threads], buffer_bytes, limit, stop, &request)
     }
 
-    /// Removes the objects with these keys from `threads` threads. An interrupt does not stop the
-    /// removal. If an object cannot be removed, the other objects are still removed.
+    /// Removes the objects with these keys. `threads` threads send the requests. An interrupt does
+    /// not stop the removal. If some objects cannot be removed, the other objects are still
+    /// removed, until the number of failed removals reaches `FAILURES_MAX`.
     ///
     /// # Errors
     /// Some objects cannot be removed.
@@ -301,8 +302,8 @@ impl<'a> ObjectStore<'a> {
         Err(Failure::failed(format!("{what}{more}{why}")))
     }
 
-    /// Aborts the unfinished uploads, because a list of objects does not show them. Returns the
-    /// uploads that could not be aborted.
+    /// Aborts the unfinished uploads. This is a separate step, because a list of objects does not
+    /// show unfinished uploads. Returns the uploads that could not be aborted.
     fn abort_uploads(&mut self) -> Vec<String> {
         let (mut left, clock) = (Vec::new(), Monotonic::uncalibrated());
         let uploads = self.keys.made().uploads.clone();
@@ -356,7 +357,7 @@ fn list_all(
             break;
         }
     }
-    Err(Failure::failed(format!("the server's list of {folder} does not end")))
+    Err(Failure::failed(format!("the server never ends its list of {folder}")))
 }
 
 /// Tries an action until it succeeds, with pauses of [`PAUSES_NS`] between the attempts. If all
@@ -533,7 +534,7 @@ mod tests {
         assert_eq!(list_all("f/", &mut page).unwrap(), ["f/a", "f/b"]);
         let endless =
             |_: Option<&str>| Ok(Listing { keys: Vec::new(), next: Some("more".to_owned()) });
-        assert!(list_all("f/", endless).unwrap_err().message.contains("does not end"));
+        assert!(list_all("f/", endless).unwrap_err().message.contains("never ends"));
     }
 
     #[test]

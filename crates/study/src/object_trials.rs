@@ -28,7 +28,8 @@ pub const UPLOAD_PART: u64 = 8 << 20;
 pub const UPLOAD_PARALLEL: [usize; 2] = [1, 4];
 /// Time limit for storing the objects that LIST and DELETE need (ns).
 const FILL_NS: u64 = 20_000_000_000;
-/// Time limit of measurements that end after a number of requests (ns).
+/// Value of a time limit that means "no limit" (ns). It is used if a measurement ends after a
+/// number of requests.
 const UNLIMITED_NS: u64 = u64::MAX;
 
 /// How much the study `objects` measures.
@@ -331,7 +332,7 @@ impl ObjectTrials<'_> {
                 return Ok(());
             }
             if pages as usize == PAGES_MAX {
-                return Err(Failure::failed(format!("the server's list of {prefix} does not end")));
+                return Err(Failure::failed(format!("the server never ends its list of {prefix}")));
             }
             let page = client.list(&prefix, next.as_deref())?;
             if pages == 0 {

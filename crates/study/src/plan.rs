@@ -55,8 +55,8 @@ pub struct Plan {
     pub study: Option<String>,
     /// Whether the findings compare the targets. If not, each target gets its own findings.
     pub compares: bool,
-    /// Whether direct requests access the whole device of a simulated system, unless the user
-    /// specifies the size or position of the test file.
+    /// Whether direct requests access the whole device of a simulated system. If the user specifies
+    /// the size or position of the test file, they access only this file.
     pub whole_device: bool,
     /// The targets to measure if the command line specifies none.
     pub targets: Vec<PathBuf>,
@@ -364,7 +364,7 @@ fn table_of(key: &str, value: Value) -> Outcome<Table> {
     match value {
         Value::Table(table) => Ok(table),
         _ => Err(Failure::usage(format!(
-            "{key} must be a table; write a line [{key}], and below it the flags"
+            "{key} must be a table; write a line [{key}] and the flags on the lines below it"
         ))),
     }
 }

@@ -42,8 +42,8 @@ pub struct StudyRunner<'a> {
     pub base: &'a Experiment,
     /// Settings from the command line, which override the plan.
     pub typed: &'a Settings,
-    /// Test file size from the command line (bytes). Files that grow during a trial have the same
-    /// limit.
+    /// Test file size from the command line (bytes). A file that grows during a trial grows at most
+    /// to this size. None if the user did not specify the size.
     pub size: Option<u64>,
     /// The file on the server that the targets access, as a path relative to the folder of the
     /// halfpower peer. None if the user did not specify the path.

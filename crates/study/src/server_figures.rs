@@ -42,8 +42,8 @@ const READ_TRIAL_MS: (u32, u32) = (1000, 300);
 /// If the server's network moved at least this share of a target's bytes, the target is on the
 /// server.
 const CROSSED: f64 = 0.5;
-/// If the server's device moved at least this share of the bytes, the findings ignore the server's
-/// cache.
+/// If the server's device moved at least this share of the bytes, the findings assume that the
+/// server's cache had no effect.
 const FROM_DEVICE: f64 = 0.9;
 /// Maximum share of the server's CPUs that the background load may use. With a higher load, the
 /// trials take CPU time from other work, so subtracting the background load does not give the cost
@@ -440,11 +440,15 @@ fn machine(found: &mut Conclusion, evidence: &Evidence, server: &Reading) {
     let (host, cpus, cpu) = (label("host"), server.value, label("cpu"));
     let text = if is_client(evidence) {
         format!(
-            "server and client are one machine, {host} ({cpus} CPUs, {cpu}): {idle}; this load and \
-             the CPU time of this process are subtracted, but interrupts of the client are not"
+            "server and client are one machine, {host} ({cpus} CPUs, {cpu}): {idle}; this \
+             background load and the CPU time of this process are subtracted from the CPU time of \
+             the server, but the interrupts of the client are not"
         )
     } else {
-        format!("the server is {host} ({cpus} CPUs, {cpu}): {idle}; this load is subtracted")
+        format!(
+            "the server is {host} ({cpus} CPUs, {cpu}): {idle}; this background load is subtracted \
+             from the CPU time of the server"
+        )
     };
     found.find("server", text);
 }
@@ -491,8 +495,8 @@ fn labelled<'a>(
 }
 
 /// Reports the bytes that the server's network and device move for each byte that is read or
-/// written. By the sum rule, each byte crosses the server's bus twice: between network and memory,
-/// and between memory and device.
+/// written. If nearly all bytes pass through the device, each byte crosses the server's bus twice:
+/// between network and memory, and between memory and device (Chung 2000, section 9).
 fn bytes(found: &mut Conclusion, evidence: &Evidence, path: (&str, &str)) {
     let (name, rw) = path;
     let Some((interface, network)) = labelled(evidence, "server-network-bytes", path, "interface")
@@ -515,8 +519,8 @@ fn bytes(found: &mut Conclusion, evidence: &Evidence, path: (&str, &str)) {
     let sum = match on_device {
         Some(moved) if moved >= FROM_DEVICE => {
             format!(
-                ": together {:.2}, so each byte crosses the server's bus twice (the sum rule of \
-                 Chung 2000, section 9)",
+                ": {:.2} bytes in total, so each byte crosses the server's bus twice (the sum rule \
+                 of Chung 2000, section 9)",
                 moved + network
             )
         }
@@ -624,8 +628,9 @@ mod tests {
 
     const ELAPSED_NS: u64 = 1_000_000_000;
 
-    /// Builds a point whose requests each cost the server 20 us of CPU plus 2 us per KiB. Other
-    /// programs use 0.5 CPUs of the server, and the client uses `client_ns`.
+    /// Builds a point whose requests each cost the server 20 us of CPU time plus 2 us per KiB. In
+    /// each trial, other programs use 0.5 CPUs of the server, and the client's process uses
+    /// `client_ns` of the server's CPU time.
     fn point(bs: &str, client_ns: u64, device_share: f64) -> MeasuredPoint {
         let mut point = cell(256 << 20, &[("part", ONE), ("rw", "read"), ("bs", bs)]);
         let kib = (point.bytes() >> 10) as f64;
@@ -703,7 +708,7 @@ mod tests {
         let said = |share| text(&concluded("no", points(0, share)).1, "server-bytes");
         let twice = said(1.0);
         assert!(twice.contains("sends 1.00 bytes on eth0 and reads 1.00 from vda"), "{twice}");
-        assert!(twice.contains("together 2.00") && twice.contains("twice"), "{twice}");
+        assert!(twice.contains("2.00 bytes in total") && twice.contains("twice"), "{twice}");
         let cached = said(0.25);
         assert!(cached.contains("the server's cache delivers 75%"), "{cached}");
     }

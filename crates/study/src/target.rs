@@ -48,7 +48,8 @@ pub enum Kind {
     Simulated,
     /// The target is a file, disk or object of a server.
     Network(Box<Address>),
-    /// The target is a reference device: a model device with known performance in this process.
+    /// The target is a reference device: a model device whose performance is known. It runs within
+    /// this process.
     Reference {
         /// The reference device, opened to read its properties.
         device: Box<HostTarget>,
@@ -72,8 +73,8 @@ impl StudyTarget {
     }
 
     /// Prepares a target. In a directory, writes a test file of `size` bytes. If `size` is None,
-    /// the file has the default size, but at most `most` bytes, and at most what can be written in
-    /// 15 s.
+    /// the file has the default size. In this case, it has at most `most` bytes, and writing stops
+    /// after 15 s.
     ///
     /// # Errors
     /// If `name` cannot be a target, there is not enough space, or the user interrupts the study.

@@ -2,9 +2,9 @@
 //! survey measured.
 //!
 //! A rule gives advice only if two measured points differ by more than their intervals and by at
-//! least [`GAIN_MIN`]. The gain is relative to the requests that the user's program issues today
-//! (`--app`), or without `--app` to the out-of-box setting. Rules that only a study can measure are
-//! listed with the name of the study.
+//! least [`GAIN_MIN`]. With `--app`, the gain is relative to the requests that the user's program
+//! issues today. Without `--app`, it is relative to the out-of-box setting. Rules that only a study
+//! can measure are listed with the name of the study.
 
 use analysis::units;
 use ioengine::{Caching, Op};
@@ -60,8 +60,8 @@ pub struct Advice {
     pub costs: String,
     /// Gain (a factor).
     pub gain: f64,
-    /// Gain by which advice is ranked (a factor). For throughput, trials that ran at about the same
-    /// time are paired, and this is the median ratio of the pairs.
+    /// Gain by which advice is ranked (a factor). For throughput, it is the median ratio of pairs
+    /// of trials. The trials of a pair ran at about the same time.
     #[serde(skip)]
     pub rank_gain: f64,
     /// Half width of the interval of the gain, as a share of the gain.
@@ -84,8 +84,8 @@ pub fn rules() -> Vec<Rule> {
     table.rule
 }
 
-/// Returns the rules that a survey cannot measure, each with the name of the study that measures
-/// it.
+/// Returns the advice rules whose gain a survey cannot measure, each with the name of the study
+/// that measures the gain.
 pub fn silent() -> Vec<(Rule, String)> {
     let unmeasured = rules().into_iter().filter(|rule| rule.experiment != "survey");
     unmeasured.map(|rule| (rule.clone(), rule.experiment)).collect()
@@ -275,8 +275,9 @@ fn larger_requests(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     by_rate("larger-requests", &text, from, to)
 }
 
-/// Advises a greater queue depth at the same request size, which needs direct I/O. None if direct
-/// requests are as fast at depth 1, because then the gain only comes from bypassing the page cache.
+/// Advises a greater queue depth at the same request size. A greater depth needs direct I/O. None
+/// if direct requests are as fast at depth 1 as at the greater depth: in this case, bypassing the
+/// page cache gives the whole gain, and the depth gives none.
 fn deeper_requests(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
     let from = insight.today(operation)?;
     let bytes = from.key().request_bytes();
@@ -330,7 +331,7 @@ fn bypass_for_cpu(insight: &Insight<'_>, operation: Op) -> Option<Advice> {
         text: format!("{}: {setting}", rule.text),
         setting,
         evidence: format!(
-            "CPU per MiB: {}: {}; {}: {}",
+            "CPU per MiB with {}: {}, with {}: {}",
             from.setting(),
             units::time(high),
             to.setting(),
@@ -476,8 +477,8 @@ mod tests {
         assert_eq!(order(&mut data), before);
     }
 
-    /// Returns the advice of the rule `id` on the example device. `other` is a request size and a
-    /// rate, which direct requests of this size get at depth 1.
+    /// Returns the advice of the rule `id` on the example device. If `other` is a request size and
+    /// a rate, direct requests of this size have this rate at depth 1.
     fn advised(id: &str, other: Option<(u64, f64)>) -> Option<Advice> {
         let mut data = data();
         for (operation, (bytes, rate)) in Op::ALL.into_iter().zip(other.into_iter().cycle()) {

@@ -129,7 +129,8 @@ fn of_advice(insight: &Insight<'_>, advice: &Advice) -> Vec<String> {
     let greatest = gains.iter().copied().fold(0.0, f64::max);
     if !gains.is_empty() && (greatest / advice.gain - 1.0).abs() > 0.05 {
         found.push(format!(
-            "advice states a gain of {:.2}, but its rates have a ratio of {greatest:.2}",
+            "advice states a gain of {:.2}, but the greatest gain between the rates that it cites \
+             is {greatest:.2}",
             advice.gain
         ));
     }

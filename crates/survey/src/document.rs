@@ -52,8 +52,8 @@ pub struct SurveyDocument {
     /// time. Within each group, the greatest gain is first (gains within a factor of 1.5 count as
     /// equal).
     pub advice: Vec<Advice>,
-    /// Rules of advice whose gain a survey cannot measure. Each is listed with the study that
-    /// measures it.
+    /// Advice rules whose gain a survey cannot measure. Each rule is listed with the study that
+    /// measures the gain.
     pub advice_without_experiment: Vec<SilentDocument>,
     /// Overhead of halfpower itself, and measurements that this host does not allow.
     pub instrument: InstrumentDocument,

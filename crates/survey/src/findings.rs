@@ -195,7 +195,10 @@ fn half_power(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
     let fit = one.and_then(|curve| {
         let fitted = curve.fitted?;
         let size = units::size(fitted.round() as u64);
-        let text = format!("at depth 1, the fit T = f + s S of request times gives {size}");
+        let text = format!(
+            "at depth 1, the fit T = f + s S (time T, request size S) gives a half-power size of \
+             {size}"
+        );
         let agrees = curve.measured.is_some_and(|measured| {
             let ratio = measured as f64 / fitted.max(1.0);
             (1.0 / MAX_SIZE_RATIO..=MAX_SIZE_RATIO).contains(&ratio)
@@ -211,7 +214,8 @@ fn half_power(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
     });
     let path = one.and_then(|curve| Some(curve.path?.text()));
     let doubt = curves().any(|curve| curve.between.is_some()).then(|| {
-        "a second size is given if the interval of a rate includes half of the peak".to_owned()
+        "two sizes are given where the confidence interval of a rate includes half of the peak"
+            .to_owned()
     });
     let detail: Vec<String> = [fit, path, doubt].into_iter().flatten().collect();
     Some(finding("half-power", Tone::Note, headline, detail.join("; ")))
@@ -354,8 +358,8 @@ fn far_below(insight: &Insight<'_>, component: &str) -> Option<String> {
     })
 }
 
-/// Explains whether CPU time or latency makes reads slower out of the box than with the fastest
-/// setting. None if the out-of-box setting is nearly as fast, or if its CPU time is unknown.
+/// Explains whether CPU time or latency limits reads in the out-of-box setting. None if the
+/// out-of-box setting is nearly as fast as the fastest setting, or if its CPU time is unknown.
 fn out_of_box_limit(insight: &Insight<'_>) -> Option<String> {
     let plain = insight.out_of_box(Op::Read)?;
     let best = insight.fastest(Op::Read)?;
@@ -368,8 +372,8 @@ fn out_of_box_limit(insight: &Insight<'_>) -> Option<String> {
         format!("out of the box, the CPU is the limit ({:.0}% of one CPU)", 100.0 * share)
     } else {
         format!(
-            "out of the box, latency is the limit: one request at a time leaves both the CPU \
-             ({:.0}% busy) and the device idle",
+            "out of the box, latency is the limit: with one request at a time, neither the CPU \
+             ({:.0}% busy) nor the device is busy all the time",
             100.0 * share
         )
     })
@@ -463,7 +467,7 @@ fn coverage(data: &SurveyData) -> Option<Finding> {
         _ if visited == 0 => return None,
         share if share > 1.0 => format!(
             "Sequential trials covered the region ({region}) {share:.1} times; each trial accessed \
-             the least recently accessed blocks"
+             the blocks whose last access was longest ago"
         ),
         _ => {
             format!(
@@ -565,8 +569,8 @@ fn advice_text(insight: &Insight<'_>) -> Vec<String> {
     lines
 }
 
-/// Formats the summary at the end of the text: the rates, their limit, the most valuable change,
-/// and whether the survey can be trusted.
+/// Formats the summary at the end of the text: the rates, what limits the rates, the most valuable
+/// change, and whether the survey can be trusted.
 fn in_short(insight: &Insight<'_>) -> Vec<String> {
     let speed = |operation: Op| {
         let best = units::rate_mib(insight.best(operation)?.rate());
@@ -590,7 +594,7 @@ fn in_short(insight: &Insight<'_>) -> Vec<String> {
         [reason] => format!("{}: {reason}", verdict.state.word()),
         [reason, more @ ..] => {
             let more = units::counted(more.len() as u64, "more reason");
-            format!("{}: {reason}; and {more} above", verdict.state.word())
+            format!("{}: {reason}; see {more} above", verdict.state.word())
         }
     };
     let mut lines = vec!["In short".to_owned()];

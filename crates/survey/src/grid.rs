@@ -173,8 +173,8 @@ pub fn first(budget: &Budget, limits: &Limits) -> Vec<GridPoint> {
                     ..sequential(write, Caching::Direct, RANDOM_BYTES)
                 });
             }
-            // This point has ordinary pages. It is compared with the point that differs only in its
-            // huge pages.
+            // This point has ordinary pages. It is compared with the point that has huge pages but
+            // is otherwise equal.
             points.push(GridPoint {
                 pages: BufferPages::Small,
                 depth: 8,

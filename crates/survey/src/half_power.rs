@@ -23,10 +23,10 @@ pub struct HalfPower {
     /// Smallest measured size whose rate exceeds half of the peak (bytes). None if there is no such
     /// size.
     pub measured: Option<u64>,
-    /// The two sizes between which the half-power size lies, if the confidence intervals of the
-    /// rates leave it open (bytes). At the first size, the upper bound of the rate exceeds half of
-    /// the peak. At the second size, the lower bound also exceeds it. None if both are the same
-    /// size, or if there is no second size.
+    /// The two sizes between which the half-power size lies (bytes). At the first size, the upper
+    /// bound of the rate's confidence interval exceeds half of the peak. At the second size, the
+    /// lower bound also exceeds half of the peak. None if the two sizes are equal, or if there is
+    /// no second size.
     pub between: Option<(u64, u64)>,
     /// Rate at the size `measured` [bytes per second].
     pub rate: Option<f64>,
@@ -53,7 +53,8 @@ pub struct PathShare {
     /// The part of `fixed_ns` that is CPU time of the host (ns).
     pub path_ns: f64,
     /// Whether `path_ns` is the CPU time of the whole machine, which is an upper bound. Otherwise
-    /// `path_ns` is the CPU time of the process, without servers and kernel threads.
+    /// `path_ns` is the CPU time of the process, without the CPU time of servers and kernel threads
+    /// that handle the I/O.
     pub whole_machine: bool,
     /// Request size at which the device would reach half of its peak rate if the I/O path needed no
     /// CPU time (bytes), estimated by a fit. Null if the fit yields no such size.
@@ -112,7 +113,8 @@ impl HalfPower {
         let (perhaps, surely) = self.between?;
         let [perhaps, surely] = [perhaps, surely].map(units::size);
         Some(format!(
-            "{perhaps} or {surely}, because the interval of the rate includes half of the peak"
+            "{perhaps} or {surely}, because the confidence interval of a rate includes half of the \
+             peak"
         ))
     }
 }
@@ -128,8 +130,8 @@ impl PathShare {
             format!("; without this CPU time, the device would reach half of the peak at {size}")
         });
         format!(
-            "of the fixed time of {fixed} per request, {path} ({share:.0}%) is CPU time of the \
-             {whose}{}",
+            "the fixed time per request is {fixed}, of which {path} ({share:.0}%) is CPU time of \
+             the {whose}{}",
             device.unwrap_or_default()
         )
     }

@@ -26,17 +26,17 @@ use crate::visits::SecondVisit;
 /// Request size of the out-of-box setting (bytes). In this setting, a program issues one buffered
 /// request at a time.
 pub const OUT_OF_BOX_BYTES: u64 = grid::OUT_OF_BOX_BYTES as u64;
-/// Range of the threshold above which a rate counts as equal to the fastest rate (shares of the
-/// fastest rate). Within this range, [`ties::bar`] places the threshold in the widest gap between
-/// the rates.
+/// A rate counts as equal to the fastest rate if the rate reaches a threshold. The threshold lies
+/// in this range (shares of the fastest rate). [`ties::bar`] places the threshold in the widest gap
+/// between the rates.
 const AS_GOOD: (f64, f64) = (0.88, 0.97);
-/// The verdict mentions a falling rate only if the rate fell within a trial at this share of the
-/// direct points or more. A smaller share may be chance, because the test for a fall has a small
-/// probability of a false alarm in each trial.
+/// Minimum share of the direct points at which the rate must fall within a trial, so that the
+/// verdict mentions the fall. At fewer points, the falls may be chance, because the test for a fall
+/// has a small probability of a false alarm in each trial.
 const FALLS_SHARE_MIN: f64 = 0.1;
 /// Minimum rate of a setting that can count as equal to the fastest setting (share of the fastest
-/// median rate). Settings below this share do not count as equal, even if a comparison of trials
-/// that ran at about the same time suggests that they are.
+/// median rate). A slower setting never counts as equal, even if it was as fast as the fastest
+/// setting in trials that ran at about the same time.
 const MIN_SHARE: f64 = 0.8;
 /// Maximum relative half width of the confidence interval of a figure in the results. A figure with
 /// a wider interval is reported as noisy.
@@ -199,13 +199,14 @@ impl<'a> Insight<'a> {
         })
     }
 
-    /// Returns the sequential points of an operation that are not invalid.
+    /// Returns the sequential points of an operation, without invalid points.
     pub fn sequential(&self, operation: Op) -> impl Iterator<Item = &'a MeasuredPoint> {
         self.usable()
             .filter(move |point| point.key().op() == Some(operation) && !point.key().is_random())
     }
 
-    /// Returns the random points of an operation that are not invalid, in ascending order of depth.
+    /// Returns the random points of an operation, without invalid points, in ascending order of
+    /// depth.
     pub fn random(&self, operation: Op) -> Vec<&'a MeasuredPoint> {
         let mut found: Vec<_> = self
             .usable()
@@ -235,7 +236,7 @@ impl<'a> Insight<'a> {
         self.at(operation, Caching::Buffered, OUT_OF_BOX_BYTES, 1)
     }
 
-    /// Returns the fastest sequential point of an operation that is not invalid.
+    /// Returns the fastest sequential point of an operation. Invalid points are excluded.
     pub fn fastest(&self, operation: Op) -> Option<&'a MeasuredPoint> {
         self.sequential(operation).max_by(|a, b| a.rate().total_cmp(&b.rate()))
     }
@@ -266,8 +267,8 @@ impl<'a> Insight<'a> {
         Some(if cost(cheapest) * CHEAPER < cost(first) { cheapest } else { first })
     }
 
-    /// Returns the sequential points of an operation with direct or with buffered I/O that are not
-    /// invalid.
+    /// Returns the sequential points of an operation with direct I/O or with buffered I/O, without
+    /// invalid points.
     pub fn curve(&self, operation: Op, direct: bool) -> Vec<&'a MeasuredPoint> {
         self.sequential(operation).filter(|point| point.key().is_direct() == direct).collect()
     }
@@ -403,8 +404,9 @@ impl<'a> Insight<'a> {
         rungs
     }
 
-    /// Finds the component that limits the fastest reads: the component whose rate the reads nearly
-    /// reach, or otherwise the device if several settings are equally fast.
+    /// Finds the component that limits the fastest reads. This is the component whose rate the
+    /// reads nearly reach. If there is none, and if several settings are equally fast, it is the
+    /// device.
     fn find_binding(&self) -> Option<Binding> {
         let delivered = self.fastest(Op::Read)?.rate();
         if let Some(limit) = self.simulated_limit {
@@ -478,8 +480,8 @@ impl<'a> Insight<'a> {
     }
 
     /// Flags the survey as suspect if the rate fell within a trial at many direct points. The cause
-    /// may be a spent burst credit or throttling. The figures shown are from short trials, which
-    /// may have ended before the rate fell.
+    /// may be a spent burst credit or throttling. The trials of a survey are short and may end
+    /// before the rate falls, so the figures shown may be too high for a sustained load.
     fn judge_falls(&self, verdict: &mut Verdict) {
         let direct = || self.seen.iter().filter(|point| point.key().is_direct());
         let mut falls = direct().filter_map(|point| {
@@ -490,9 +492,9 @@ impl<'a> Insight<'a> {
         let (count, all) = (1 + falls.count(), direct().count());
         if count as f64 >= FALLS_SHARE_MIN * all as f64 {
             let text = format!(
-                "the rate fell within a trial at {count} of {all} direct points, such as {} {}: \
-                 {text}; a sustained load is slower than the figures above: measure it with \
-                 halfpower study burst",
+                "the rate fell within a trial at {count} of {all} direct points (for example {} \
+                 {}: {text}); under a sustained load, the rates are lower than in this survey; to \
+                 measure a sustained load, run halfpower study burst",
                 point.key().rw(),
                 point.setting()
             );
@@ -738,9 +740,9 @@ pub(crate) mod tests {
         let says = |verdict: &Verdict| verdict.reasons.concat().contains("study burst");
         let many = judged(3);
         assert!(many.state == State::Suspect && says(&many), "{many:?}");
-        let text = "rate-change: the rate fell within a trial at 3 of 24 direct points, such as";
+        let text = "rate-change: the rate fell within a trial at 3 of 24 direct points (for";
         assert!(many.reasons.concat().contains(text), "{many:?}");
-        assert!(many.reasons.concat().contains("250 MB/s to 125 MB/s after 1 s; a"), "{many:?}");
+        assert!(many.reasons.concat().contains("to 125 MB/s after 1 s); under"), "{many:?}");
         assert!(!says(&judged(1)), "{:?}", judged(1));
     }
 

@@ -6,9 +6,11 @@
 //! combines the limits of several ranks, and `measure` runs the trials. `survey_data` holds the
 //! measurements. `insight` draws the conclusions: peaks, half-power points, costs, and the best
 //! settings. `advice` and `findings` express the conclusions as sentences, and `consistency` checks
-//! these sentences for contradictions. `document` makes the JSON, and `view` the page. `insight`
-//! and the modules that use it are pure functions of the data, so a stored survey gives the same
-//! page again. The exception is `session`, which runs the whole survey.
+//! these sentences for contradictions. `document` makes the JSON, and `view` the page. `session`
+//! runs the whole survey.
+//!
+//! `insight` and all modules that use it, except `session`, are pure functions of the data. A
+//! stored survey therefore always gives the same page.
 
 pub mod app;
 pub mod grid;

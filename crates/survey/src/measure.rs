@@ -39,7 +39,8 @@ const WRITE_MIN: u64 = 16 << 20;
 /// Maximum number of bytes of a buffered write trial. The flush is part of the trial.
 const BUFFERED_WRITE_MAX: u64 = 128 << 20;
 /// Maximum expected duration of a buffered write trial with its flush (multiple of the usual trial
-/// length). This duration and the lowest write rate so far limit the bytes that it may write.
+/// length). This duration and the lowest write rate so far limit the number of bytes that the trial
+/// may write.
 const FLUSH_SHARE: f64 = 2.0;
 /// Maximum number of requests in a trial of a simulated system, summed over all files. Simulating
 /// more requests of a fast device would take seconds of CPU time, and the conclusions do not need
@@ -164,7 +165,7 @@ impl<'a> Survey<'a> {
     /// If a request or an I/O engine fails.
     pub fn run(mut self) -> Outcome<Surveyed> {
         let measured = self.measure();
-        // After the loss of a rank, the error is ignored, because the earlier trials are kept.
+        // If a rank was lost, the resulting error is ignored, so that the earlier trials are kept.
         if self.lab.check_ranks().is_ok() {
             measured?;
         }
@@ -262,7 +263,7 @@ impl<'a> Survey<'a> {
         Ok(())
     }
 
-    /// Runs a read trial of the cache test, which is not stored. Returns the rate [bytes per
+    /// Runs a read trial of the cache test. The trial is not stored. Returns the rate [bytes per
     /// second], and the smallest and the largest number of bytes that any rank read.
     fn visit(&self, start: u64, bytes: Option<u64>) -> Outcome<(f64, (u64, u64))> {
         let mut setting = self.setting(&VISIT, false);
@@ -516,8 +517,8 @@ impl<'a> Survey<'a> {
             self.write_left = self.write_left.saturating_sub(most);
             self.planned_writes = self.planned_writes.saturating_sub(1);
             if grid_point.caching == Caching::Buffered && trial.bytes() > 0 {
-                // The lowest rate so far is used, so that slow flushes do not use up the time
-                // budget.
+                // The lowest write rate so far limits the size of the next trials, so that slow
+                // flushes do not use up the time budget.
                 let ranks = f64::from(self.lab.rank_group().map_or(1, |group| group.count));
                 self.write_rate = self.write_rate.min((trial.bytes_per_s() / ranks).max(1e6));
             }
@@ -558,7 +559,7 @@ impl<'a> Survey<'a> {
             requests.max(4 * u64::from(grid_point.depth)) * request
         });
         let workload = Workload {
-            // Programs that use the page cache issue one request at a time.
+            // Buffered points model a program that issues one synchronous request at a time.
             engine_kind: if buffered { EngineKind::Sync } else { self.engine_kind },
             pattern: grid_point.pattern,
             read_percent: if grid_point.write { 0 } else { 100 },
@@ -571,7 +572,8 @@ impl<'a> Survey<'a> {
             } else {
                 self.budget.trial_ns
             }),
-            // A second pass over a file in the page cache would measure memory.
+            // A buffered read trial ends after one pass over the region. A second pass would be
+            // served from the page cache, and would measure memory.
             limit_bytes: (buffered && read).then_some(region).into_iter().chain(enough).min(),
             flush_at_end: buffered && grid_point.write,
             seed: self.seed,

@@ -20,7 +20,8 @@ const BEND: f64 = 0.15;
 const FEW_HALF_WIDTH: f64 = 0.2;
 /// Minimum rate of a point that may be the best point (share of the highest rate).
 const NEAR_SHARE: f64 = 0.85;
-/// Maximum rate at which a new point is added where a curve bends (share of the highest rate).
+/// Where a curve bends between two sizes, a new point is added only if the rate at the larger size
+/// is at most this share of the peak rate.
 const TOP_SHARE: f64 = 0.7;
 /// Number of settings that the last rounds compare with the fastest setting. Of all fast settings,
 /// the settings with the least data in flight are used.
@@ -78,8 +79,9 @@ pub fn new_spots(measured: &[Measured], pap: [f64; 2], limits: &Limits) -> Vec<G
             let ((low, low_rate), (high, high_rate)) = (pair[0], pair[1]);
             let half = pap[usize::from(low.write)] / 2.0;
             let crosses = low_rate <= half && high_rate > half;
-            // No size is added at a bend near the highest rate. Chance would decide whether it is
-            // added, so the best size of one survey could be missing from the next survey.
+            // At a bend near the highest rate, chance would decide whether a size is added. The
+            // best size of one survey could then be missing from the next survey. Therefore, no
+            // size is added there.
             let is_low = high_rate <= TOP_SHARE * 2.0 * half;
             let bends = is_low && (bends_at(&sequence, index) || bends_at(&sequence, index + 1));
             let gap = high.request_bytes / low.request_bytes;

@@ -246,7 +246,7 @@ pub fn execute(options: &SurveyOptions) -> Outcome {
     conclude(options, &lab, recorder, &data)
 }
 
-/// Adds the facts that are known only after the last trial to `facts`, and returns the points.
+/// Completes `facts` with the facts that are known only after the last trial. Returns the points.
 fn finish_facts(
     lab: &Lab,
     surveyed: Surveyed,
@@ -354,8 +354,9 @@ fn check_again(
     Ok(())
 }
 
-/// Data stored with a survey in addition to its points. The findings are only for other programs.
-/// halfpower computes them again from the points.
+/// Data stored with a survey in addition to its points. `halfpower serve` and comparisons of runs
+/// read the stored findings. The text, the JSON document and the page of a survey show findings
+/// that are computed again from the points.
 #[derive(Serialize)]
 struct Kept<'a> {
     #[serde(flatten)]
@@ -609,7 +610,7 @@ fn may_write(
     let path = match survey_target {
         SurveyTarget::Existing(path) => path,
         SurveyTarget::Network(_) if consent.overwrite.is_empty() => {
-            let why = "a network target is only read unless --overwrite names it";
+            let why = "halfpower does not write to a network target unless --overwrite names it";
             return Ok((false, Some(why.to_owned()), None));
         }
         _ => return Ok((true, None, None)),
@@ -620,11 +621,11 @@ fn may_write(
         Ok(permit) => Ok((true, None, permit)),
         Err(failure) if asked => Err(failure),
         Err(_) if buffered.kind() == TargetKind::BlockDevice => {
-            let why = "a device is only read unless --destroy-data-on names it";
+            let why = "halfpower does not write to a device unless --destroy-data-on names it";
             Ok((false, Some(why.to_owned()), None))
         }
         Err(_) => {
-            let why = "a file is only read unless --overwrite names it";
+            let why = "halfpower does not write to a file unless --overwrite names it";
             Ok((false, Some(why.to_owned()), None))
         }
     }
@@ -668,7 +669,8 @@ fn prepare(lab: &Lab, subject: &Subject, facts: &mut Facts) -> Outcome<()> {
         return Ok(());
     };
     facts.ranks.clone_from(&ranks.hosts);
-    let why = "a soaker would take the CPUs that other ranks of the host need";
+    let why = "the threads that measure the upper bound of the CPU cost (the soaker) would take \
+               the CPUs that other ranks on this host need";
     facts.soaker_declined = Some(why.to_owned());
     facts.missing.push("memory copy rate: only measured in a survey without --mpi".to_owned());
     // Only the first rank measures the overhead. The other ranks wait for the result.

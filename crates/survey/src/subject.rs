@@ -224,6 +224,10 @@ pub fn narrowed(limits: &Limits) -> Option<String> {
     let is_less = limits.in_flight_bytes_max < grid::IN_FLIGHT_BYTES_MAX;
     is_less.then(|| {
         let most = units::size(limits.in_flight_bytes_max);
-        format!("workloads with more than {most} in flight: {} is too low; raise it", limit.what)
+        format!(
+            "workloads with more than {most} of data in flight, because {} is too low; raise this \
+             limit",
+            limit.what
+        )
     })
 }

@@ -1,5 +1,5 @@
-//! Chooses the blocks that the sequential trials of a survey access. As long as possible, trials
-//! access blocks that no earlier trial accessed.
+//! Chooses the blocks that the sequential trials of a survey access. Trials access blocks that no
+//! earlier trial accessed, until no such blocks are left.
 //!
 //! Each trial starts where the previous trial ended, so that a cache in the device cannot serve
 //! data of earlier trials. After the end of the region, trials continue at its start, where the

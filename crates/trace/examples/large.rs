@@ -5,9 +5,9 @@
 //! a trace of another tool instead.
 //!
 //! `large write` simulates eight threads with one request in flight each. The requests have random
-//! offsets in 1 TiB, four sizes, and latencies of about 100 us, of which 1% are up to 5 ms longer.
-//! The example prints CPU time instead of elapsed time, because other programs may run at the same
-//! time.
+//! offsets in 1 TiB, four sizes, and latencies of about 100 us. 1% of the latencies are up to 5 ms
+//! longer. The program prints CPU time instead of elapsed time, because other programs may run at
+//! the same time.
 
 use std::path::Path;
 

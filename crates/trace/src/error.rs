@@ -52,7 +52,7 @@ pub enum TraceError {
         /// Error message of the encoder.
         why: String,
     },
-    /// A line in a trace of another tool does not match the format of this tool.
+    /// A line of an imported trace does not match the format of the trace.
     #[error("{name}:{line}: expected {expected}, found '{found}'; {remedy}")]
     Line {
         /// Name of the file.
@@ -66,7 +66,7 @@ pub enum TraceError {
         /// What the user can do.
         remedy: &'static str,
     },
-    /// A record in a binary trace of another tool does not match the format of this tool.
+    /// A record of an imported binary trace does not match the format of the trace.
     #[error("{name}, byte {at}: {why}; record the trace again, or specify another format")]
     Record {
         /// Name of the file.
@@ -105,7 +105,8 @@ impl TraceError {
     }
 }
 
-/// Shortens an error text to one line of bounded length, because the text can quote the input.
+/// Shortens an error text to one line of bounded length. The text can quote the input, which may be
+/// long and contain line breaks.
 pub(crate) fn one_line(text: &str) -> String {
     const MOST: usize = 120;
     let flat: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

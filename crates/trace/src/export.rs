@@ -79,9 +79,10 @@ fn quoted(text: &str) -> Cow<'_, str> {
 /// left out. The log opens each file before the first request of the file, and closes all files at
 /// the end. Times are in microseconds. `name` is the name of `out` in error messages.
 ///
-/// If `halfpower watch` recorded the trace, three more kinds of requests are left out: block layer
-/// requests and page faults, because other requests cause them, and requests that failed or moved
-/// no data. The length of each read or write in the log is then the number of bytes that it moved.
+/// If `halfpower watch` recorded the trace, block layer requests and page faults are also left out,
+/// because other requests cause them. Failed requests, and reads and writes that moved no data, are
+/// left out as well. The length of each read or write in the log is then the number of bytes that
+/// the request moved.
 ///
 /// fio splits lines at whitespace, so whitespace and control characters in file names become `_`. A
 /// file without a name is called `file-N`.

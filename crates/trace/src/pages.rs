@@ -94,12 +94,12 @@ impl<P: PageReader> CheckedPages<P> {
     }
 }
 
-/// Checks strings in plain encoding. Each string follows its length, which has 4 bytes.
+/// Checks strings in plain encoding. The 4 bytes before each string contain its length.
 fn check_texts(mut data: &[u8], number: u32) -> Result<()> {
     for _ in 0..number {
         let length = data.first_chunk::<4>().map(|bytes| u32::from_le_bytes(*bytes) as usize);
         let rest = length.and_then(|length| data.get(length.checked_add(4)?..));
-        data = rest.ok_or_else(|| refused("a text longer than the page"))?;
+        data = rest.ok_or_else(|| refused("a string that is longer than the page"))?;
     }
     Ok(())
 }

@@ -42,7 +42,8 @@ pub struct TraceReader {
     source: Arc<Source>,
     name: String,
     metadata: ParquetMetaData,
-    /// Index in the file of each column in `COLUMNS`. None if the file lacks the column.
+    /// For each column in `COLUMNS`, the index of the column in the file. None if the file lacks
+    /// the column.
     places: Vec<Option<usize>>,
     header: Header,
     next_group: usize,

@@ -163,7 +163,7 @@ fn hint(request: &Request, file_bytes: u64) -> Result<(Action, u64, u64), Unfit>
     let offset = request.offset.filter(|_| is_known).ok_or(unfit)?;
     let hint = Action::Advise(call);
     if call.reads_ahead() || call.advice() == Some("dontneed") {
-        // Length 0 means up to the end of the file.
+        // If the length is 0, the range extends to the end of the file.
         let left = file_bytes.saturating_sub(offset);
         match (bytes, left) {
             (0, 0) => {}

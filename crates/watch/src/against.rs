@@ -178,13 +178,14 @@ fn sentence(asked: &Asked, best: &MeasuredPoint, share: f64, target: &str) -> St
     };
     let setting = best.setting();
     let gain = if share < 1.0 / 1.1 {
-        format!("; this setting would be {:.1} times as fast", 1.0 / share)
+        format!("; this setting would be {:.1} times as fast as the program", 1.0 / share)
     } else {
         String::new()
     };
     format!(
-        "{} of {}, with {:.1} outstanding on average: the program gets {own} while it waits, which \
-         is {} of the {theirs} that {target} reaches in its best setting ({setting}){gain}",
+        "{} of {}, with {:.1} requests outstanding on average: while the program waits for these \
+         requests, the program gets {own}, which is {} of the {theirs} that {target} reaches in \
+         its best setting ({setting}){gain}",
         name(asked),
         units::size(asked.bytes),
         asked.depth,

@@ -162,7 +162,7 @@ impl LatencyDocument {
 pub struct OperationDocument {
     /// Name of the operation, such as `read`, `write` or `flush`.
     pub operation: String,
-    /// Number of requests by the system call or interface that issued them.
+    /// Number of requests issued by each system call or interface.
     pub calls: Vec<CallDocument>,
     /// Latencies of the requests.
     pub latency: LatencyDocument,

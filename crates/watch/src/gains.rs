@@ -108,8 +108,9 @@ fn wait_operation(wait: &WaitDocument) -> Option<Operation> {
     Operation::named(&wait.operation)
 }
 
-/// Checks whether requests wait for the device. Direct requests do. Buffered reads do if most of
-/// their time is spent on page cache misses. Of buffered writes, only the flushes do.
+/// Checks whether requests wait for the device. Direct requests wait. Buffered reads wait if most
+/// of their time is spent on page cache misses. Buffered writes do not wait; only their flushes
+/// wait.
 fn asks_device(data: &DataDocument, operation: Op, is_direct: bool) -> bool {
     is_direct || (operation == Op::Read && reads_wait(data))
 }
@@ -265,14 +266,17 @@ fn gain(
     let pages = huge_pages(asked, to, survey.insight);
     let base = match surveyed {
         Some((same, at)) => {
-            format!(" as in the program's setting ({at}: {}; the program gets {own})", rate(same))
+            format!(
+                " as with the program's request size and depth (survey: {}, {at}; program: {own})",
+                rate(same)
+            )
         }
-        None => format!(" as the program, which gets {own}"),
+        None => format!(" as the program is now ({own})"),
     };
     let text = format!(
         "{}: the program would be {gain:.1} times as fast. It waits {percent:.0}% of the time for \
-         {}, with {:.1} outstanding on average. In another setting ({setting}{pages}), {target} is \
-         {times:.1} times as fast{base}",
+         {}, with {:.1} requests outstanding on average. In the proposed setting \
+         ({setting}{pages}), {target} is {times:.1} times as fast{base}",
         rule.text,
         asked.name(),
         asked.wait.depth
@@ -324,7 +328,8 @@ fn flushes(document: &TraceDocument, rules: &[Rule]) -> Option<GainDocument> {
     }
     let text = format!(
         "{}: with one flush per {WRITES_PER_FLUSH:.0} writes, the program would be {gain:.1} times \
-         as fast. It waits {:.0}% of the time for {} flushes, one per {each:.1} writes",
+         as fast. It now flushes once per {each:.1} writes and waits {:.0}% of the time for its {} \
+         flushes",
         rule.text,
         share * 100.0,
         units::count(wait.count as f64)
@@ -460,7 +465,7 @@ mod tests {
         assert_eq!(gain.computed, "1 / (0.19 + 0.81 / 4.1)");
         for part in [
             "It waits 81% of the time for random reads of 8 KiB, with 1.0",
-            "In another setting (direct, 8 KiB x depth 8), /data is 4.1 times as fast",
+            "In the proposed setting (direct, 8 KiB x depth 8), /data is 4.1 times as fast",
         ] {
             assert!(gain.text.contains(part), "{gain:?}");
         }
@@ -468,7 +473,7 @@ mod tests {
         assert!((share * 4.1 - 1.0).abs() < 0.01, "{share}");
         let text = crate::text::lines(&document).join(" ");
         for part in [
-            "the program gets 24% of the device's best performance",
+            "waits for storage, it gets 24% of the device's best performance",
             "[deeper-random]",
             "how: use io_uring",
         ] {
@@ -478,14 +483,14 @@ mod tests {
 
     #[test]
     fn a_program_slower_than_the_survey_gains_what_the_survey_gained() {
-        // At depth 1, the survey is 1.5 times as fast as the program. At depth 8, the survey is 4.1
-        // times as fast as at depth 1.
+        // At depth 1, the surveyed rate is 1.5 times the rate of the program. At depth 8, the
+        // surveyed rate is 4.1 times the surveyed rate at depth 1.
         let rate = |times: f64| OWN * times * 8192.0;
         let points = [(rate(1.5), "randread", "8k", "1"), (rate(1.5 * 4.1), "randread", "8k", "8")];
         let document = explained(&reader(), &points);
         let [gain] = &document.gains[..] else { panic!("{:?}", document.gains) };
         assert!((gain.times / 4.1 - 1.0).abs() < 0.001, "{gain:?}");
-        assert!(gain.text.contains("; the program gets 1235 requests/s)"), "{gain:?}");
+        assert!(gain.text.contains("; program: 1235 requests/s)"), "{gain:?}");
     }
 
     #[test]
@@ -536,7 +541,7 @@ mod tests {
         let gain = gain.unwrap_or_else(|| panic!("{:?}", document.gains));
         assert!((gain.share_of_time - 0.38).abs() < 0.001, "{gain:?}");
         assert!((gain.gain / (1.0 / (0.62 + 0.38 / 8.0)) - 1.0).abs() < 0.01, "{gain:?}");
-        let part = "waits 38% of the time for 1000 flushes, one per 1.0 writes";
+        let part = "flushes once per 1.0 writes and waits 38% of the time for its 1000 flushes";
         assert!(gain.text.contains(part), "{gain:?}");
     }
 
@@ -567,7 +572,7 @@ mod tests {
     fn bytes_are_told_at_each_level_if_the_trace_has_both() {
         let mut requests = reader();
         // During each read of the program, the device moves 12 KiB. The requests of the block layer
-        // move 16 KiB, because they include other programs.
+        // move 16 KiB, because they include requests of other programs.
         requests.iter_mut().for_each(|request| {
             (request.direct, request.device_bytes) = (false, Some(12288));
         });

@@ -121,7 +121,7 @@ fn key_figures(document: &TraceDocument) -> Vec<KeyFigure> {
         figures.push(figure(
             "Share of device",
             share,
-            "of the rate of the best setting, while the program waits",
+            "of the device's best rate, while the program waits for storage",
         ));
     }
     figures
@@ -141,7 +141,8 @@ fn sections(document: &TraceDocument, shown: &Shown) -> Vec<Section> {
     let over_time = charts(vec![rates(&shown.timeline), depths(&shown.timeline)]);
     let requests = charts(vec![latencies(shown), sizes(document)]);
     let mut sections = vec![section("report", "Report", "", vec![Block::List(said)])];
-    let time = "A request's bytes count in the interval in which it starts. The depth is the mean.";
+    let time = "All bytes of a request are counted in the interval in which the request starts. \
+                The depth is the mean in each interval.";
     for (id, title, lead, blocks) in
         [("time", "Over time", time, over_time), ("requests", "Latencies and sizes", "", requests)]
     {

@@ -58,8 +58,8 @@ pub struct WatchOptions {
     /// Time limit for watching processes or a target (ns). None to watch until the processes end or
     /// the user interrupts.
     pub limit_ns: Option<u64>,
-    /// Path of the trace file. None for `halfpower-trace.parquet`, or if that exists,
-    /// `halfpower-trace-2.parquet` and so on.
+    /// Path of the trace file. None for a default name: `halfpower-trace.parquet`. If this file
+    /// exists, the name is `halfpower-trace-2.parquet`, and so on.
     pub output: Option<PathBuf>,
     /// Whether to redirect the standard output of the command to standard error.
     pub stdout_to_stderr: bool,
@@ -190,8 +190,8 @@ fn output(named: Option<&Path>) -> Outcome<PathBuf> {
     }
     let numbered = (2_u32..).map(|number| format!("{DEFAULT_NAME}-{number}.parquet"));
     let mut names = std::iter::once(format!("{DEFAULT_NAME}.parquet")).chain(numbered);
-    // The name of an unfinished trace ends with `.PID.partial`. The name without this ending counts
-    // as used.
+    // While a trace is being written, its name ends with `.PID.partial`. The name without this
+    // ending also counts as used.
     let entries = std::fs::read_dir(".").into_iter().flatten().flatten();
     let taken: Vec<String> =
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
@@ -476,7 +476,7 @@ struct Recording {
     made: Vec<Request>,
     /// Number of requests of the watched program, without those of the block layer.
     calls: u64,
-    /// Duration of the watch (ns). May be too long by the pause between two reads of the buffer.
+    /// Duration of the watch (ns). It may include one pause between two reads of the buffer.
     watched_ns: u64,
     /// Process id of the command. None if no command was started.
     command: Option<u32>,
@@ -486,8 +486,8 @@ struct Recording {
     target: String,
     /// Ids of the processes that made requests.
     active: HashSet<u32>,
-    /// The first error while writing the trace. None if there was no error. After an error, the
-    /// watched program continues to run.
+    /// The first error that occurred while the trace was written. None if there was no error. After
+    /// an error, the watched program continues to run.
     failure: Option<Failure>,
 }
 

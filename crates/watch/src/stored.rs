@@ -87,8 +87,8 @@ pub fn write(path: &Path, format: ExportFormat, output: &Path) -> Outcome<String
     let left_out = match exported.left_out {
         0 => String::new(),
         count => format!(
-            "; {count} were left out, because {} cannot express them or a replay does not need \
-             them",
+            "; {count} requests were left out, because {} cannot express them or because a replay \
+             does not need them",
             format.name()
         ),
     };

@@ -87,8 +87,8 @@ pub struct Requests {
     /// Number of requests that neither used the device nor slept, because their data were in
     /// memory. Only requests that `with_device_bytes` counts are included.
     pub in_memory: u64,
-    /// Sum of the latencies of the requests that `with_device_bytes` counts and `in_memory` does
-    /// not (ns).
+    /// Sum of the latencies of the requests that used the device or slept (ns). Only requests that
+    /// `with_device_bytes` counts are included.
     pub waited_ns: u64,
     /// Sum of the latencies of the requests that `with_device_bytes` counts (ns).
     pub known_ns: u64,
@@ -213,7 +213,7 @@ pub struct OfOperation {
     /// The latencies of the requests.
     pub latency: Histogram,
     busy: Busy,
-    /// Number of requests by the system call or interface that issued them.
+    /// Number of requests issued by each system call or interface.
     pub calls: BTreeMap<Call, u64>,
 }
 
@@ -398,8 +398,8 @@ impl Summary {
         self.follow_thread(request.thread, start, end);
     }
 
-    /// Checks whether the request is the write of a copy call, such as copy_file_range, whose read
-    /// was recorded. The time of a copy is counted only once, for its read.
+    /// A copy call, such as copy_file_range, makes a read and a write. Checks whether the request
+    /// is such a write and the read was recorded. The time of a copy is counted once, for the read.
     fn is_second_half(&mut self, request: &Request) -> bool {
         if !request.call.is_copy() {
             return false;
@@ -527,7 +527,7 @@ mod tests {
         assert_eq!((summary.mean_depth(), summary.waits.classes.len()), (Some(1.0), 1));
         assert_eq!(summary.files[&FileId(1)].writes.moved_bytes, 4096);
         assert_eq!(summary.processes[&1].busy_ns, 100);
-        // The read of the copy is missing if its file was not recorded.
+        // If the source file of a copy was not recorded, the trace has only the write of the copy.
         let alone = self::summary(&[write]);
         assert_eq!((alone.mean_depth(), alone.waits.classes.len()), (Some(1.0), 1));
     }

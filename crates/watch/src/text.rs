@@ -49,7 +49,7 @@ fn lines_of(document: &TraceDocument, wrapped: &dyn Fn(&str, &str) -> Vec<String
     if let Some(depth) = document.mean_depth {
         add(
             "  depth    ",
-            format!("{depth:.2} reads and writes outstanding on average (without idle time)"),
+            format!("{depth:.2} reads and writes outstanding on average (excluding idle time)"),
         );
     }
     if let Some(text) = others(document) {
@@ -71,7 +71,8 @@ fn lines_of(document: &TraceDocument, wrapped: &dyn Fn(&str, &str) -> Vec<String
             add(
                 "  ",
                 format!(
-                    "While waiting, the program gets {share} of the device's best performance."
+                    "While the program waits for storage, it gets {share} of the device's best \
+                     performance."
                 ),
             );
         }
@@ -118,7 +119,7 @@ fn time(document: &TraceDocument) -> Option<String> {
     parts.sort_by_key(|(ns, _)| std::cmp::Reverse(*ns));
     let parts: Vec<String> = parts.into_iter().take(4).map(|(_, text)| text).collect();
     let all = share(document.outstanding_ns);
-    Some(format!("storage requests outstanding {all} of the time: {}", parts.join(", ")))
+    Some(format!("storage requests were outstanding for {all} of the time: {}", parts.join(", ")))
 }
 
 fn plural(of: &OperationDocument) -> String {
@@ -391,8 +392,8 @@ fn amplification(one: &AmplificationDocument) -> String {
         bytes => format!(", of which {} during the program's calls", units::size(bytes)),
     };
     format!(
-        "{name}: the program {moved} {program}, of which {cache} through the page cache; devices \
-         {moved} {device} for all programs{calls}"
+        "{name}: the program {moved} {program}, of which {cache} through the page cache; in total, \
+         devices {moved} {device} for all programs{calls}"
     )
 }
 
@@ -465,8 +466,8 @@ mod tests {
 
     #[test]
     fn the_cost_of_recording_is_a_share_of_the_time_of_all_threads() {
-        // The four threads together have 4 times the duration. The first cost is half of this time,
-        // the second cost is more than all of it.
+        // The time of the four threads together is 4 times the duration of the trace. The first
+        // cost is half of the threads' time. The second cost is more than the threads' time.
         let of_thread =
             |at: u64| Request { thread: at as u32 % 4, ..request(at, Operation::Read, 0) };
         let mut document = document(&(0..200).map(of_thread).collect::<Vec<_>>());
@@ -511,7 +512,7 @@ mod tests {
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for part in [
             "db: 200 us, 200 calls",
-            "storage requests outstanding 50% of the time: 38% in writes, 13% in flushes",
+            "storage requests were outstanding for 50% of the time: 38% in writes, 13% in flushes",
             "writes 150 of 8 KiB, 1.17 MiB; ",
             "random; buffered; p50 500 ns",
             "flushes 50, one per 3.0 writes",

@@ -15,7 +15,8 @@ pub struct Interval {
     pub read_bytes: f64,
     /// Number of bytes moved by writes that started in the interval.
     pub write_bytes: f64,
-    /// Sum over all requests of the time during which each was outstanding in the interval (ns).
+    /// Outstanding time of all requests in the interval (ns). Each request adds the time during
+    /// which it was outstanding in the interval.
     pub outstanding_ns: f64,
 }
 

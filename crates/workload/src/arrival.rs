@@ -174,7 +174,7 @@ pub(crate) mod tests {
         }
         let seconds = arrivals.next_due_ns() as f64 / 1e9;
         // The tolerance is four standard deviations of the sum of all gaps.
-        assert!((seconds - 4.0).abs() < 4.0 * 4.0 / 2000.0, "{seconds} s for 4 s of requests");
+        assert!((seconds - 4.0).abs() < 4.0 * 4.0 / 2000.0, "{seconds} s instead of about 4 s");
     }
 
     #[test]

@@ -9,9 +9,9 @@ use crate::spec::Pattern;
 /// The number of requests per call, which adapts to the device.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BatchSize {
-    /// Batch size while completions arrive in later calls. The size is 1 for sequential requests,
-    /// so that the block layer does not merge them, and [`RANDOM_BATCH`] for random requests, to
-    /// save system calls.
+    /// Batch size while requests do not complete within the submitting call. The size is 1 for
+    /// sequential requests, so that the block layer does not merge them, and [`RANDOM_BATCH`] for
+    /// random requests, to save system calls.
     base: usize,
     /// Maximum batch size: the queue depth.
     most: usize,
@@ -20,8 +20,9 @@ pub(crate) struct BatchSize {
     calls: u32,
 }
 
-/// Batch size for random requests whose completions arrive in later calls. On a disk with 100,000
-/// requests/s, throughput, CPU time and p99 latency were best with 4, compared with 1, 2, 8 and 32.
+/// Batch size for random requests that do not complete within the submitting call. On a disk with
+/// 100,000 requests/s, throughput, CPU time and p99 latency were best with 4, compared with 1, 2, 8
+/// and 32.
 const RANDOM_BATCH: usize = 4;
 /// After this many calls that waited for completions, a batch size above the base is tested again.
 const RECONSIDER_CALLS: u32 = 256;
@@ -40,9 +41,11 @@ impl BatchSize {
         self.calls = 0;
     }
 
-    /// Counts a call that waited for completions. Such a call does not show whether requests
-    /// complete within the submitting call. After [`RECONSIDER_CALLS`] such calls, a size above the
-    /// base is set to half the depth. The worker then soon makes a call that does not wait.
+    /// Counts a call that waited for completions. The worker waits if a call leaves no slot free.
+    /// Such a call does not show whether requests complete within the submitting call. After
+    /// [`RECONSIDER_CALLS`] such calls, a size above the base is set to half the depth. Smaller
+    /// batches soon leave slots free. The worker then does not wait, and a call shows whether its
+    /// requests complete within the call.
     #[inline]
     pub(crate) fn reconsider(&mut self) {
         self.calls += 1;

@@ -7,9 +7,9 @@
 
 use crate::sample::FullQueue;
 
-/// A turn is as many completions as the queue has slots. The number of all turns, divided by this
-/// number, is the maximum number of turns that are skipped at the start. At least one is skipped. A
-/// device needs some turns to spread out requests that arrived together.
+/// A turn is as many completions as the queue has slots. The window skips the first turns, at most
+/// `1 / FIRST_SHARE` of all turns but at least one turn. A device needs these turns to spread out
+/// requests that arrived together.
 const FIRST_SHARE: u64 = 4;
 /// Maximum number of stored counts. Counts are stored after turns 1, 2, 3, 4, 6, 8, 12, 16, and so
 /// on, so 128 counts are enough for trials of any length.
@@ -33,8 +33,8 @@ pub(crate) struct FullQueueMeter {
     /// Number of completed requests at which the current turn ends. `u64::MAX` if the queue is not
     /// kept full.
     next: u64,
-    /// Number of further calls into the engine for which the queue counts as full. Practically
-    /// unlimited until the worker stops submitting.
+    /// Number of calls into the engine after which the queue no longer counts as full. This number
+    /// is practically unlimited until the worker stops submitting.
     calls_left: u64,
     /// Counts after the first call that returned completions.
     first: Mark,

@@ -112,13 +112,15 @@ fn check_room<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
     if span_bytes > region_bytes {
         let what =
             format!("the trace needs {span_bytes} bytes, but the region has {region_bytes} bytes");
-        let remedy = "use `files` to replay only some files, `folded`, or a larger `region_bytes`";
+        let remedy = "replay only some files with `files`, wrap around at the end of the region \
+                      with `folded`, or use a larger `region_bytes`";
         return Err(Error::usage(what, remedy));
     }
     let end = region_offset.saturating_add(region_bytes);
     if end > size && !workload.may_extend {
         let what = format!("{name} has {size} bytes, but the trace needs {end}");
-        let remedy = "use `files` to replay only some files, `folded`, or a larger target";
+        let remedy = "replay only some files with `files`, wrap around at the end of the target \
+                      with `folded`, or use a larger target";
         return Err(Error::usage(what, remedy));
     }
     if region_bytes < u64::from(request_bytes) {
@@ -191,8 +193,9 @@ fn check_shape(workload: &Workload) -> Result<(), Error> {
         return Err(Error::usage(what, "lower `request_bytes`, `depth` or `threads`"));
     }
     if workload.content == Content::Verified && block_bytes(request_bytes).is_none() {
-        let what =
-            format!("`request_bytes` {request_bytes} cannot be divided into verified blocks");
+        let what = format!(
+            "`request_bytes` {request_bytes} cannot be divided into blocks that `verify` can check"
+        );
         return Err(Error::usage(what, "with `verify`, use a multiple of 64 bytes"));
     }
     if workload.read_percent > 100 {
@@ -245,18 +248,25 @@ fn check_distribution(workload: &Workload) -> Result<(), Error> {
     match &workload.distribution {
         Distribution::Even => return Ok(()),
         Distribution::Zipf { theta } if !(*theta > 0.0 && *theta <= THETA_MAX) => {
-            return refuse("needs an exponent above 0 and up to 10", "use one such as zipf:1.2");
+            return refuse(
+                "needs an exponent above 0 and up to 10",
+                "use a distribution such as zipf:1.2",
+            );
         }
         Distribution::Pareto { h } if !(*h > 0.0 && *h < 1.0) => {
-            return refuse("needs a share between 0 and 1", "use one such as pareto:0.2 (80/20)");
+            return refuse(
+                "needs a share between 0 and 1",
+                "use a distribution such as pareto:0.2 (80% of the accesses to 20% of the region)",
+            );
         }
         Distribution::Zoned(zones) => {
             let sum = |of: fn(&Zone) -> u8| zones.iter().map(|z| u32::from(of(z))).sum();
             let sums: [u32; 2] = [sum(|zone| zone.access_percent), sum(|zone| zone.region_percent)];
             if sums != [100, 100] || zones.len() > SHARES_MAX {
-                let remedy = "make both sums 100, as in zoned:60/10:30/20:10/70";
+                let remedy = "make the access shares add up to 100 and the region shares add up \
+                              to 100, as in zoned:60/10:30/20:10/70";
                 return refuse(
-                    "has shares of accesses or of the region that do not add up to 100%",
+                    "has access shares or region shares that do not add up to 100%",
                     remedy,
                 );
             }
@@ -289,7 +299,8 @@ fn check_loop(workload: &Workload) -> Result<(), Error> {
         let what = "`placement` interlocked is only for sequential requests";
         return Err(Error::usage(
             what,
-            "use `rw` read or write without `stride_bytes`, or `placement` shared",
+            "use sequential requests (`rw` read or write, without `stride_bytes`), or use \
+             `placement` shared",
         ));
     }
     Ok(())
@@ -319,7 +330,8 @@ fn check_zones(
     let is_ordered = workload.pattern == Pattern::Sequential && workload.read_percent == 0;
     if !is_ordered || !workload.request_sizes.is_empty() {
         let what = format!("{name} accepts writes only in order, in zones of {zone_bytes} bytes");
-        return refuse(what, "use `rw` read, or `rw` write with one `request_bytes`".to_owned());
+        let remedy = "use `rw` read, or use `rw` write with a single request size";
+        return refuse(what, remedy.to_owned());
     }
     if !is_direct {
         let what =
@@ -332,10 +344,10 @@ fn check_zones(
     }
     if !capacity_bytes.is_multiple_of(request_bytes.into()) {
         let what = format!(
-            "`request_bytes` {request_bytes} does not divide {capacity_bytes}, the capacity in \
-             bytes of each zone of {name}"
+            "the capacity of each zone of {name} is {capacity_bytes} bytes, which is not a \
+             multiple of `request_bytes` {request_bytes}"
         );
-        return refuse(what, "use a smaller power of two".to_owned());
+        return refuse(what, "use a smaller `request_bytes` that is a power of two".to_owned());
     }
     let appends = workload.options.zone_append;
     let zones_of_thread = if appends { 1 } else { u64::from(depth) };
@@ -344,13 +356,13 @@ fn check_zones(
     let most = open_max.map_or(most, |open_max| most.min(open_max.into()));
     if open > most || zones_of_thread > most / u64::from(threads) {
         let what = format!(
-            "`depth` x `threads` writes {open} zones at once, but {name} allows {most} in the \
-             region"
+            "with this `depth` and `threads`, {open} zones are written at once, but {name} allows \
+             {most} in the region"
         );
         return refuse(what, "use a lower `depth` or a larger `region_bytes`".to_owned());
     }
     if threads > 1 && workload.placement != Placement::Own {
-        let what = "`placement`: threads that share zones would write them out of order";
+        let what = "`placement`: threads that share a zone would write to this zone out of order";
         return refuse(what.to_owned(), "use `placement` own".to_owned());
     }
     if appends && workload.content == Content::Verified {
@@ -370,7 +382,7 @@ fn check_flushes(workload: &Workload) -> Result<(), Error> {
     let name = flush.name();
     if flush.writes == 0 {
         let what = format!("`{name}` 0 never flushes");
-        return Err(Error::usage(what, format!("drop `{name}`, or use `{name}` 1 or more")));
+        return Err(Error::usage(what, format!("drop `{name}`, or set `{name}` to 1 or more")));
     }
     if !workload.writes() {
         let what = format!("`{name}` flushes after writes, but {} has no writes", workload.rw());
@@ -382,7 +394,8 @@ fn check_flushes(workload: &Workload) -> Result<(), Error> {
             "`{name}` {writes} allows only {writes} writes in flight, so `depth` {depth} is never \
              reached"
         );
-        let remedy = format!("use a `depth` of at most {writes}, or `{name}` {depth} or more");
+        let remedy =
+            format!("use a `depth` of at most {writes}, or set `{name}` to {depth} or more");
         return Err(Error::usage(what, remedy));
     }
     Ok(())
@@ -473,8 +486,8 @@ fn worker(workload: &Workload, index: u32) -> WorkerPlan {
         }
         Placement::Interlocked => (workload.region_offset, whole(workload.region_bytes), 0),
     };
-    // The limit is divided in whole requests, so that the sum over all workers does not exceed the
-    // limit.
+    // Each worker's share of the limit is a whole number of requests, and the sum of the shares
+    // does not exceed the limit.
     let share = |bytes: u64| {
         let requests = bytes / request;
         (requests / threads + u64::from(index_64 < requests % threads)) * request
@@ -576,7 +589,7 @@ mod tests {
         says("only in order, in zones of 4194304", &|load| load.pattern = Pattern::Random);
         says("only in order", &|load| load.read_percent = 50);
         says("use 8388608 plus a multiple of 4194304", &|load| load.region_offset = 4096);
-        says("does not divide 3145728", &|load| load.request_bytes = 5 << 20);
+        says("is 3145728 bytes, which is not a multiple", &|load| load.request_bytes = 5 << 20);
         says("use a lower `depth`", &|load| load.depth = 3);
         says("`placement` own", &|load| load.placement = Placement::Shared);
         says("`verify`", &|load| load.content = Content::Verified);
@@ -653,7 +666,7 @@ mod tests {
                 w.depth = 8;
                 w.flush_every = every(4);
             })
-            .contains("use a `depth` of at most 4, or `fdatasync` 8")
+            .contains("use a `depth` of at most 4, or set `fdatasync` to 8")
         );
         assert!(refused(|w| w.flush_every = every(4)).contains("`fdatasync` flushes after"));
         assert!(

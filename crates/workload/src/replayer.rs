@@ -96,8 +96,8 @@ pub struct Replayer<E, C> {
     /// Number of requests, in all lanes together, that were read but not issued yet.
     read_ahead: usize,
     lanes: Vec<Lane>,
-    /// Index of the lane that gets free slots first: the last lane that found no free slot. This
-    /// ensures that all lanes get slots.
+    /// Index of the lane that gets free slots first. This is the lane that most recently found no
+    /// free slot, so all lanes get slots.
     first_lane: usize,
     /// The call on the target that the caller must make, with the index of the lane to which the
     /// call belongs. None if no call is due.
@@ -109,9 +109,10 @@ pub struct Replayer<E, C> {
     is_folded: bool,
     takes_only_awaited: bool,
     cut_short: bool,
-    /// Whether the last step waited, so that `now_ns` is out of date.
+    /// Whether the last step returned [`State::Waiting`]. The next step then reads the clock,
+    /// because `now_ns` is out of date.
     waited: bool,
-    /// Time after the last call into the engine, or after the last wait (ns).
+    /// Clock reading after the last call into the engine, or after the last wait (ns).
     now_ns: u64,
     last_reap_ns: u64,
     hang_ns: u64,
@@ -281,10 +282,10 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         Ok(())
     }
 
-    /// Adds due requests to the batch while there are free slots. Returns when the next request is
-    /// due (ns), or `u64::MAX` if all lanes wait for completions or no slot is free. If a flush or
-    /// a hint is due, stores it in `call`. Its lane issues nothing until the caller has made the
-    /// call.
+    /// Adds due requests to the batch while there are free slots. Returns the due time of the next
+    /// request (ns), or `u64::MAX` if all lanes wait for completions or no slot is free. If a flush
+    /// or a hint is due, stores it in `call`. The lane of this call issues nothing until the caller
+    /// has made the call.
     ///
     /// # Errors
     /// The requests cannot be read.
@@ -365,9 +366,9 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         }
     }
 
-    /// Returns how many completions to wait for: as many as the next request needs, or 1 if there
-    /// are several lanes. The program reaped these completions together, so their latencies must
-    /// end at the same time.
+    /// Returns how many completions to wait for: 1 if there are several lanes, otherwise as many as
+    /// the next request needs. The program reaped these completions together, so the replay also
+    /// reaps them together, and their latencies end at the same time.
     fn awaited(&self) -> u32 {
         let [lane] = self.lanes.as_slice() else { return 1 };
         let most = lane.next.front().and_then(|head| head.outstanding_max);
@@ -390,7 +391,7 @@ impl<E: Engine, C: Clock> Replayer<E, C> {
         if self.waited { State::Waiting } else { State::Running }
     }
 
-    /// Returns the latest time at which the next step must run (ns).
+    /// Returns the time by which the next step must run (ns).
     pub(crate) fn wake_up_ns(&mut self, now_ns: u64) -> u64 {
         let tick_ns = now_ns + TICK_NS;
         if self.free.is_empty() || self.cut_short {

@@ -58,7 +58,7 @@ pub struct Control<'a> {
     pub on_progress: &'a mut dyn FnMut(Progress),
     /// Callback that is called once when all workers are ready. It returns the time at which the
     /// workers start (ns of the clock), so that several processes can start together. If it returns
-    /// an error, the run fails. None if the workers start at once.
+    /// an error, the run fails. None if the workers start as soon as all are ready.
     pub start: Option<&'a mut dyn FnMut() -> Result<u64, Error>>,
 }
 
@@ -383,8 +383,8 @@ fn supervise<C: Clock>(
     Readings { before, after, became_steady: watch.found }
 }
 
-/// Asks the caller for the start time. None if the workers start at once, or if the caller returns
-/// an error.
+/// Asks the caller for the start time. None if the caller gave no callback (the workers then start
+/// immediately), or if the callback returns an error.
 fn agreed_start(shared: &Shared<'_>, control: &mut Control<'_>) -> Option<u64> {
     match control.start.as_mut()?() {
         Ok(start_ns) => Some(start_ns),
@@ -443,7 +443,8 @@ impl SteadyWatch {
 }
 
 /// Runs a worker from its set-up to its final flush. Returns its sample and its engine, or None if
-/// the worker failed. The caller must not drop the engine before the meters have been read.
+/// the worker failed. The caller must not drop the engine before the meters have been read, so that
+/// the teardown is not measured.
 fn work<T: Target, C: Clock + Copy, L: ThreadLoad<C, Engine = T::Engine>>(
     job: &Job<'_, T, C>,
     shared: &Shared<'_>,

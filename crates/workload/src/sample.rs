@@ -96,13 +96,14 @@ impl Series {
     }
 }
 
-/// The rate of a closed loop while its queue is full.
+/// The rate of a closed loop in a time window in which the queue is full.
 ///
 /// The rate over a whole trial is lower. At the start, a parallel device completes nothing until
 /// the latency of one request has passed. At the end, the last requests run at decreasing queue
-/// depth. The window excludes both phases. A turn is a sequence of as many completions as the queue
-/// has slots. The window begins after at least one turn and ends before the first slot stays empty.
-/// It consists of whole turns, because some devices complete requests in groups.
+/// depth. The window excludes the start and the end of the trial. A turn is as many completions as
+/// the queue has slots. The window begins after at least one turn and ends before the first slot
+/// stays empty. The window consists of whole turns, because some devices complete requests in
+/// groups.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct FullQueue {
@@ -203,9 +204,9 @@ pub struct Sample {
     pub short_transfers: u64,
     /// Number of times that a request was submitted again after EAGAIN or EINTR.
     pub retries: u64,
-    /// Number of requests that were complete when the call that submitted them returned. Only calls
-    /// that leave no request in flight count. If most requests are counted here, the device rarely
-    /// has more requests than one call submits, even if the queue depth is larger.
+    /// Number of requests that a submitting call returned as complete. A call counts only if no
+    /// request was in flight after the call. If this number includes most requests, the device
+    /// rarely has more requests in flight than one call submits, even if the queue depth is larger.
     pub at_once: u64,
     /// Number of requests of an open loop that were due before the end but never issued.
     pub never_issued: u64,

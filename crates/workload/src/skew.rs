@@ -125,8 +125,8 @@ impl Zipf {
         loop {
             let area = self.high + stream.unit() * (self.low - self.high);
             let rank = self.inverse(area).round().clamp(1.0, self.count);
-            // Draws in the left part of the rank's interval are rejected, so that the area of the
-            // rest equals the rank's height.
+            // A draw in the left part of the rank's interval is rejected, so that the area of the
+            // remaining part equals the rank's height.
             if area >= self.area(rank + 0.5) - self.height(rank) {
                 return rank as u64 - 1;
             }

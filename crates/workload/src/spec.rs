@@ -145,8 +145,8 @@ pub struct Steady {
     /// Maximum difference between the highest and the lowest rate in a window, as a fraction of the
     /// mean rate.
     pub excursion: f64,
-    /// Maximum rise or fall, over a window, of a straight line that is fitted to the rates. This is
-    /// a fraction of the mean rate.
+    /// Maximum rise or fall, over a window, of a straight line fitted to the rates, as a fraction
+    /// of the mean rate.
     pub slope: f64,
 }
 
@@ -166,7 +166,7 @@ pub enum Content {
     Random,
     /// Only zeros.
     Zero,
-    /// Blocks with a header and a checksum, which reads verify.
+    /// Blocks with a header and a checksum. Each read request verifies the header and the checksum.
     Verified,
 }
 
@@ -209,9 +209,9 @@ pub struct Workload {
     /// Number of threads.
     pub threads: u32,
     /// Recorded requests of a program, which are replayed. None if requests are generated. In a
-    /// replay, the pattern, sizes and arrivals of the workload only describe the recording.
-    /// `request_bytes` is the size of a slot, `depth` is the number of slots, and `threads` is the
-    /// number of workers.
+    /// replay, `request_bytes` is the buffer size of a slot, `depth` is the number of slots, and
+    /// `threads` is the number of workers. The pattern, sizes and arrivals of the workload then
+    /// only describe the recording.
     pub replay: Option<Replay>,
     /// Offset of the region in the target (bytes).
     pub region_offset: u64,

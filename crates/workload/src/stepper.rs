@@ -171,8 +171,8 @@ fn no_warm_up_error() -> ioengine::Error {
     ioengine::Error::new(ioengine::ErrorKind::Usage, what).with_remedy("remove the warm-up")
 }
 
-/// Steps all workers until they finish. Calls `look` after each advance of virtual time, which
-/// never advances beyond `due_ns`. `look` returns the next `due_ns`.
+/// Steps all workers until they finish. Virtual time never advances beyond `due_ns`. After each
+/// advance, calls `look`, which returns the next `due_ns`.
 fn drive<T: Target, C: VirtualTime, L: ThreadLoad<C>>(
     all: &mut [Stepped<'_, T, L>],
     first_engine: u32,

@@ -51,7 +51,7 @@ impl Thinking {
         }
     }
 
-    /// Returns when the next pause ends (ns of the clock). None if no slot pauses.
+    /// Returns the end of the next pause (ns of the clock). None if no slot pauses.
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
         self.pausing.front().map(|(until_ns, _)| *until_ns)

@@ -36,7 +36,7 @@ pub(crate) trait ThreadLoad<C>: Sized {
     fn measure_from(&mut self, measure_from_ns: u64);
     /// Makes one call into the engine. If `stop` is true, issues no new requests.
     fn step(&mut self, stop: bool) -> Result<State, EngineError>;
-    /// Returns the latest time at which the next step must run (ns).
+    /// Returns the time by which the next step must run (ns).
     fn wake_up_ns(&mut self, now_ns: u64) -> u64;
     /// Returns true if a request exceeds the hang limit.
     fn is_hung(&self) -> bool;

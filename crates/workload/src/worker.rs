@@ -2,8 +2,8 @@
 //!
 //! A worker is generic over [`Engine`] and [`Clock`], so the same code runs on devices and in
 //! simulations. Each [`Worker::step`] makes at most one call into the engine, and does not
-//! allocate, lock or print. It reads the clock before the call and after it. The first time is the
-//! submission time of all requests in the batch.
+//! allocate, lock or print. It reads the clock before and after the call. The reading before the
+//! call is the submission time of all requests in the batch.
 //!
 //! Free slots are refilled at once, but each call submits only a few requests (`BatchSize`). The
 //! device can then start on one request while the next is prepared, and the block layer does not
@@ -298,8 +298,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         self.flush_is_due() && !self.cut_short && idle
     }
 
-    /// Returns the zone reset to make now. None if no reset is due, if requests must be submitted
-    /// first (or completed, if slots share a zone), or if the trial is over.
+    /// Returns the zone reset that is due. None if no reset is due, if the batch has requests, or
+    /// if the trial is over. If all slots share a zone, also None while requests are in flight.
     #[inline]
     fn reset_call(&self) -> Option<TargetCall> {
         let may_be_written = self.shares_zone && self.engine.in_flight() > 0;
@@ -346,7 +346,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     fn update_phase(&mut self, stop: bool) {
         if self.phase == Phase::WarmUp && (self.now_ns >= self.measure_from_ns || stop) {
             self.phase = Phase::Measure;
-            // Requests in flight complete in the measured phase and count towards its byte limit.
+            // The byte limit of the measured phase includes requests that are already in flight.
             let in_flight = self.outstanding.iter().filter(|request| request.in_flight);
             self.issued_bytes = in_flight.map(|request| u64::from(request.length)).sum();
             self.sample.restart(self.now_ns);
@@ -364,9 +364,9 @@ impl<E: Engine, C: Clock> Worker<E, C> {
     }
 
     /// Returns true if an open loop must still issue requests that were due before the end of the
-    /// trial. They are issued late rather than dropped, so that a stall at the end counts like any
-    /// other stall. After a quarter of the trial's duration (at most 10 s), the remaining requests
-    /// are only counted.
+    /// trial, so that a stall at the end counts like any other stall. The worker issues such
+    /// requests for a quarter of the trial's duration (at most 10 s) after the end. Requests that
+    /// are not issued by then are only counted.
     #[inline]
     fn has_backlog(&self) -> bool {
         let Some(arrivals) = self.arrivals.as_ref().filter(|_| !self.cut_short) else {
@@ -487,7 +487,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Sleeps until a request is due, or returns `Done`. Called when no request is in flight.
+    /// Sleeps until the next request is due. Returns `Done` if no more requests are to be issued.
+    /// Called when no request is in flight.
     #[cold]
     fn idle(&mut self) -> State {
         let Some(due_ns) = self.due_ns().filter(|_| self.phase != Phase::Drain) else {
@@ -498,8 +499,8 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         State::Waiting
     }
 
-    /// Returns the time at which the next request of an open loop is due or the next pause of a
-    /// closed loop ends (ns). None if the next request must wait for a completion.
+    /// Returns the earliest time of the next request (ns): its due time in an open loop, the end of
+    /// the next pause in a closed loop. None if the request must wait for a completion.
     #[inline]
     fn due_ns(&self) -> Option<u64> {
         match (&self.arrivals, &self.thinking) {
@@ -509,7 +510,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         }
     }
 
-    /// Returns the latest time at which the next step must run (ns).
+    /// Returns the time by which the next step must run (ns).
     #[inline]
     pub(crate) fn wake_up_ns(&self, now_ns: u64) -> u64 {
         let tick = now_ns + TICK_NS;
@@ -672,7 +673,7 @@ impl<E: Engine, C: Clock> Worker<E, C> {
         count_never_issued
     }
 
-    /// Returns the sample and the engine. The engine must outlive the measurement.
+    /// Returns the sample and the engine. The engine must be kept until the meters have been read.
     pub fn finish(mut self) -> (Sample, E) {
         self.sample.end_ns = self.last_reap_ns.max(self.sample.start_ns);
         self.sample.full_queue = self.full_queue.window();
@@ -971,7 +972,7 @@ pub(crate) mod tests {
                 let wait_ns = sample.latency().mean().unwrap() - service_ns as f64;
                 let expected_ns = load * service_ns as f64 / (2.0 * (1.0 - load));
                 let off = wait_ns / expected_ns - 1.0;
-                assert!(off.abs() < 0.02, "load {load}, depth {depth}: {off:+.3} off");
+                assert!(off.abs() < 0.02, "load {load}, depth {depth}: relative error {off:+.3}");
                 let requests = load * 10_000.0 * 200.0;
                 assert!((sample.requests() as f64 / requests - 1.0).abs() < 0.01);
             }
@@ -1206,7 +1207,10 @@ pub(crate) mod tests {
             workload.think = Some(Think { pause_ns: 1_000_000, requests });
             let sample = serve(&workload, |_| 100_000);
             let off = sample.requests_per_s() / per_s - 1.0;
-            assert!(off.abs() < 0.002, "{users} users, {requests} requests: {off:+.4} off");
+            assert!(
+                off.abs() < 0.002,
+                "{users} users, {requests} requests: relative error {off:+.4}"
+            );
         }
     }
 

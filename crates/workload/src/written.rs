@@ -141,7 +141,8 @@ impl Marker {
 pub(crate) struct Expectations {
     block_bytes: u64,
     begin: u64,
-    /// The bitmaps of the trials, in order. A block has the seed of the last trial that wrote it.
+    /// The bitmaps of the trials, in the order of the trials. A block has the seed of the last
+    /// trial that wrote it.
     maps: Vec<Map>,
 }
 

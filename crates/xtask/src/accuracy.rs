@@ -77,7 +77,7 @@ enum Campaign {
     /// Compare the simulated page cache with the page cache of this kernel, on a reference device;
     /// needs root
     Pagecache,
-    /// Count how often `halfpower compare` is right: false differences, changes that it finds, and
+    /// Count the false differences of `halfpower compare`, the changes that it finds, and the
     /// intervals that contain the true ratio
     Compare,
     /// Count how often `halfpower fleet` finds bad hosts and states what is wrong with them, and

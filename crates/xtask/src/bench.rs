@@ -227,7 +227,11 @@ fn mpi(options: &MpiOptions) -> Result<ExitCode> {
         ior.context("IOR is needed: build github.com/hpc/ior and pass its path with --ior")?;
     let ior = ior.canonicalize().with_context(|| format!("cannot find {}", ior.display()))?;
     if !options.size.is_multiple_of(u64::from(options.ranks) << 20) {
-        bail!("--size is not a multiple of {} MiB; use --ranks 2, 4 or 8", options.ranks);
+        bail!(
+            "--size is not a multiple of {} MiB (1 MiB for each of the --ranks processes); use \
+             --ranks 2, 4 or 8",
+            options.ranks
+        );
     }
     let mpirun = installed(&["mpirun.openmpi", "mpirun"]);
     let mpirun = mpirun.context("mpirun is needed: install `openmpi-bin libopenmpi-dev`")?;

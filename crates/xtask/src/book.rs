@@ -126,8 +126,8 @@ impl Counts {
     fn print(&self, was_run: bool) {
         let done = if was_run { "run" } else { "not run (use --check)" };
         println!(
-            "commands: {} {done}, including {} samples and {} plans; {} marked no-run; {} \
-             unmarked; {} failed or differ",
+            "commands: {} {done}, of these {} samples and {} plans; {} marked no-run; {} without a \
+             mark; {} that failed or whose output differs from the page",
             self.run + self.sample + self.plan,
             self.sample,
             self.plan,

@@ -128,7 +128,7 @@ fn campaign(context: &Context, chosen: &[&'static Class]) -> Result<Vec<Row>> {
         let outcome = match (class.run)(context) {
             Ok(tally) => {
                 let (lost, undetected) = (tally.lost.len(), tally.undetected.len());
-                eprintln!("{:4} tries, {lost} lost, {undetected} undetected", tally.tries);
+                eprintln!("{:4} tries; lost: {lost}; undetected: {undetected}", tally.tries);
                 tally.lost.iter().for_each(|what| eprintln!("  lost: {what}"));
                 tally.undetected.iter().for_each(|what| eprintln!("  undetected: {what}"));
                 Outcome::Tried(tally)

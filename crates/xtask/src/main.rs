@@ -2,7 +2,7 @@
 //!
 //! There is one module per command. The module `repository` contains common code. This crate is not
 //! shipped, and the shipped crates do not import it.
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "commands print to the terminal")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "xtask prints to the terminal")]
 #![forbid(unsafe_code)]
 
 mod repository;

@@ -49,21 +49,21 @@ pub fn run() -> Result<ExitCode> {
     unpack(&packages, &target.join("package"), &check)?;
     let manifest = fs::read_to_string(root.join("Cargo.toml")).context("cannot read Cargo.toml")?;
     fs::write(check.join("Cargo.toml"), workspace_manifest(&packages, &profiles(&manifest)))
-        .context("cannot write the manifest of the check")?;
+        .context("cannot write the Cargo.toml of the test workspace")?;
     fs::copy(root.join("Cargo.lock"), check.join("Cargo.lock"))
         .context("cannot copy Cargo.lock")?;
     build(&check, target)?;
     compare_locks(&root.join("Cargo.lock"), &check.join("Cargo.lock"))?;
 
-    println!("{} packages build from the files that they contain", packages.len());
+    println!("{} packages can be built from their own files alone", packages.len());
     for (name, reason) in NOT_YET {
         println!("skipped: {name}: {reason}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the crates of the workspace without `publish = false`. Returns an error if one of these
-/// crates lacks a required field.
+/// Returns the crates of the workspace, except those with `publish = false`. Returns an error if
+/// one of the returned crates lacks a required field.
 fn published(metadata: &Value) -> Result<Vec<Package>> {
     let members = metadata["packages"].as_array().context("`cargo metadata` lists no packages")?;
     let mut packages = Vec::new();
@@ -90,7 +90,10 @@ fn published(metadata: &Value) -> Result<Vec<Package>> {
 fn without_excluded(packages: Vec<Package>, excluded: &[(&str, &str)]) -> Result<Vec<Package>> {
     for (name, _) in excluded {
         if !packages.iter().any(|package| package.name == *name) {
-            bail!("NOT_YET contains {name}, which is not a published crate; remove this entry");
+            bail!(
+                "NOT_YET contains {name}, but the workspace publishes no crate of this name; \
+                 remove this entry"
+            );
         }
     }
     let is_kept = |package: &Package| excluded.iter().all(|(name, _)| package.name != *name);
@@ -170,7 +173,8 @@ fn profiles(manifest: &str) -> String {
 }
 
 /// Returns an error if the check used a version that is not in the lock file of the project. The
-/// check may use fewer packages, because only unpublished crates need some of them.
+/// check may use fewer packages than the lock file contains, because some packages in the lock file
+/// are needed only by unpublished crates.
 fn compare_locks(project: &Path, check: &Path) -> Result<()> {
     let read = |path: &Path| -> Result<BTreeSet<String>> {
         let text = fs::read_to_string(path);

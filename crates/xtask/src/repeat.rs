@@ -133,7 +133,7 @@ fn summary(document: &Value) -> String {
     format!("{}; {read}; {write}; {}", verdict(document), advice(document))
 }
 
-/// Returns how often the most frequent answer occurs, and this answer.
+/// Returns the most frequent answer, preceded by the number of times that it occurs.
 fn most_frequent(answers: impl Iterator<Item = String>) -> (usize, String) {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     answers.for_each(|answer| *counts.entry(answer).or_default() += 1);
@@ -183,7 +183,8 @@ fn table(subjects: &[(String, Option<&str>)], all: &[Vec<Value>]) -> Result<Stri
     let mut lines = format!(
         "{} x {}, Linux {}.\n\n\
          | target | runs | verdict | best reads | best writes | first three pieces of advice | \
-         overlapping intervals of the best rate: reads, writes |\n|---|---|---|---|---|---|---|\n",
+         runs whose intervals of the best rate overlap: reads, writes \
+         |\n|---|---|---|---|---|---|---|\n",
         host["cpus"],
         text("cpu"),
         text("kernel")

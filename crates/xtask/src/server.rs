@@ -116,8 +116,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server. `filters` has additional arguments for nbdkit: the first string is inserted
-    /// before the plugin, for example `--filter=delay`, and the second string after it.
+    /// Starts a server. `filters` has additional arguments for nbdkit. The first string, for
+    /// example `--filter=delay`, is inserted before the plugin. The second string is inserted after
+    /// the arguments of the plugin.
     ///
     /// # Errors
     /// `Missing` if the program or a privilege is missing, or the server does not start.

@@ -7,8 +7,8 @@ use crate::assembler::{Do, FRAME, Helper, If, Width};
 use crate::layout::{BioLayout, BlockLayout};
 use crate::record::{self, Kind};
 
-/// Offsets in the map entry of a request in progress. `THREAD` includes the process id, and the
-/// flags follow the device number.
+/// Offsets in the map entry of a request in progress. `THREAD` is the offset of the thread id and
+/// the process id. The request flags are at `DEVICE + 4`, after the device number.
 const START: i16 = 0;
 const THREAD: i16 = 8;
 const DEVICE: i16 = 16;

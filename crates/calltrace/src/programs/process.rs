@@ -27,7 +27,8 @@ pub fn fork(context: &Context<'_>) -> Program {
     w.clear(CHILD, 8);
     w.read_kernel(CHILD, 4, 8, layout.process);
     w.asm.load(Width::Word, 9, FRAME, CHILD);
-    // If the process id is the same, the child is only a new thread of the watched process.
+    // If parent and child have the same process id, the child is only a new thread of the watched
+    // process.
     w.asm.copy(1, 7);
     w.asm.number(Do::ShiftRight, 1, 32);
     w.asm.jump_if_register(If::Equal, 9, 1, out);

@@ -1,5 +1,5 @@
 //! The BPF programs at the submission and the completion of io_uring requests. The completion
-//! program writes one record with the times of both.
+//! program writes one record with the times of submission and completion.
 
 use super::common::{FILE_BYTES, Writer};
 use super::{Context, Program};

@@ -21,11 +21,11 @@ const WEEK_NS: i64 = 7 * 86_400_000_000_000;
 /// Start of the first run of the fleet: 2025-01-06 (ns since 1970).
 const FIRST_RUN_UNIX_NS: i64 = 1_736_121_600_000_000_000;
 
-/// Spread between hosts of the speed factor that is common to all workloads.
+/// Host-to-host spread of the speed factor that is common to all workloads.
 const SPREAD_SHARED: f64 = 0.017;
-/// Spread between hosts of the speed factor that differs between workloads.
+/// Host-to-host spread of the speed factor that differs between workloads.
 const SPREAD_ALONE: f64 = 0.017;
-/// Spread of tail latency between hosts.
+/// Host-to-host spread of tail latency.
 const SPREAD_TAIL: f64 = 0.10;
 /// Degrees of freedom of Student's distribution for the spreads between hosts.
 const SPREAD_FREEDOM: u32 = 10;

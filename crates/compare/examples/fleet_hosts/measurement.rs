@@ -76,19 +76,19 @@ impl Task {
     }
 }
 
-/// Spread from run to run of the speed factor that is common to all workloads.
+/// Run-to-run spread of the speed factor that is common to all workloads.
 const RUN_SPREAD_SHARED: f64 = 0.012;
-/// Spread from run to run of the speed factor that differs between workloads.
+/// Run-to-run spread of the speed factor that differs between workloads.
 const RUN_SPREAD_ALONE: f64 = 0.006;
 /// Share of runs that are disturbed.
 const DISTURBED_RUNS: f64 = 0.02;
-/// Spread of speed from trial to trial.
+/// Trial-to-trial spread of speed.
 const TRIAL_SPREAD: f64 = 0.015;
 /// Share of trials that are disturbed.
 const DISTURBED_TRIALS: f64 = 0.03;
-/// Spread of tail latency from run to run.
+/// Run-to-run spread of tail latency.
 const RUN_SPREAD_TAIL: f64 = 0.04;
-/// Spread of tail latency from trial to trial.
+/// Trial-to-trial spread of tail latency.
 const TRIAL_SPREAD_TAIL: f64 = 0.08;
 /// Degrees of freedom of Student's distribution for the spreads between trials.
 const TRIAL_FREEDOM: u32 = 4;
@@ -237,7 +237,7 @@ fn series(
     (requests_per_s, throttles): (f64, bool),
     thin: bool,
 ) -> Vec<SeriesPoint> {
-    // Halfpower keeps at most about 600 intervals per trial.
+    // Halfpower keeps at most about 600 intervals per trial, so long trials have longer intervals.
     let ms = if task.seconds > 60 { 200 } else { 100 } * if thin { 10 } else { 1 };
     let length_ns = ms * 1_000_000;
     let count = task.seconds * 1000 / ms;

@@ -329,7 +329,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Computes the result of a point. None if the point transferred no data and is not invalid.
+    /// Computes the result of a point. An invalid point always has a result, because invalid
+    /// results are counted. None for any other point that transferred no data.
     fn found(&self, run: usize, of: &Run, workload: usize, point: &Point) -> Option<Found> {
         let (rate, verdict) = point.rate_and_verdict();
         let has_moved = rate.value > 0.0;

@@ -1,11 +1,11 @@
 //! Computes the mean rate over all workloads of a host, and ratios between the mean rates of two
 //! kinds of workloads.
 //!
-//! A mean over several workloads scatters less than the rate of a single workload, so it shows
-//! smaller differences between hosts. A ratio of two means shows a cause that affects only one kind
-//! of workload. For example, an I/O scheduler can make all random requests slower and not affect
-//! sequential requests. A cause that affects all workloads of a host, such as a slow processor,
-//! does not change the ratio.
+//! A mean over several workloads scatters less than the rate of a single workload, so the mean can
+//! reveal differences between hosts that are too small to be seen in a single workload. A ratio of
+//! two means shows a cause that affects only one kind of workload. For example, an I/O scheduler
+//! can make all random requests slower and not affect sequential requests. A cause that affects all
+//! workloads of a host, such as a slow processor, does not change the ratio.
 
 use analysis::fleet::{Standing, standings};
 use lab::point_key::PointKey;
@@ -82,8 +82,8 @@ pub struct Contrasted {
     pub contrast: Contrast,
     /// The host's value divided by the median of all hosts, and the p-value of this ratio.
     pub standing: Standing,
-    /// Whether the host is slower than the median of all hosts. For a ratio of two means, this is
-    /// decided by the mean that is farther from the median.
+    /// Whether the host is slower than a host with median rates. For a ratio of two means, only one
+    /// mean is compared with the mean of such a host: the mean that deviates more.
     pub is_slower: bool,
 }
 

@@ -167,8 +167,9 @@ pub enum FleetQuantity {
     /// Scatter of the trials of a run: the mean deviation of their rates from the median rate, as a
     /// share of the median.
     Scatter,
-    /// The factor by which the rate last changed, divided by the median change of all hosts at the
-    /// same time.
+    /// Change of the rate, relative to the change on all hosts at the same time. The rate after the
+    /// last change is divided by the rate before this change. This ratio is divided by its median
+    /// over all hosts.
     Change,
 }
 
@@ -185,9 +186,9 @@ pub struct FleetValue {
     pub ratio_low: f64,
     /// Upper bound of the ratio (95%).
     pub ratio_high: f64,
-    /// Probability that a host without a fault is at least as far from the median (p-value). It is
-    /// not corrected for the number of values. The tests of tail latency and scatter are one-sided,
-    /// because only higher values are odd.
+    /// Probability that a host without a fault is at least as far from the median as this host
+    /// (p-value). The probability is not corrected for the number of values. The tests of tail
+    /// latency and scatter are one-sided, because only higher values are odd.
     pub probability: f64,
     /// Whether the host is odd in this value.
     pub is_odd: bool,
@@ -207,8 +208,8 @@ pub struct FleetContrast {
     pub ratio_low: f64,
     /// Upper bound of the ratio (95%).
     pub ratio_high: f64,
-    /// Probability that a host without a fault is at least as far from the median (p-value). It is
-    /// not corrected for the number of values.
+    /// Probability that a host without a fault is at least as far from the median as this host
+    /// (p-value). The probability is not corrected for the number of values.
     pub probability: f64,
 }
 
@@ -227,7 +228,7 @@ pub struct FleetLevels {
     pub trials: usize,
 }
 
-/// A reason why results of a host are suspect, if few other hosts have the same reason.
+/// A reason why results of a host are suspect. Reasons that are common on other hosts are left out.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FleetDoubt {
     /// Description of the workload.
@@ -253,7 +254,8 @@ pub struct UnusualFact {
     pub value: String,
     /// Number of hosts with this value.
     pub hosts_with: usize,
-    /// Most frequent value of the fact. Null if more hosts lack the fact than have this value.
+    /// Most frequent value of the fact. Null if the hosts without the fact are at least as many as
+    /// the hosts with this value.
     pub usual: Option<String>,
     /// Number of hosts with the most frequent value. If `usual` is null, number of hosts without
     /// the fact.
@@ -286,9 +288,9 @@ pub struct Distinguishing {
     pub odd_with: usize,
     /// Number of odd hosts with this verdict.
     pub odd: usize,
-    /// Number of other hosts that have the value.
+    /// Number of hosts without this verdict that have the value.
     pub others_with: usize,
-    /// Number of other hosts.
+    /// Number of hosts without this verdict.
     pub others: usize,
     /// Probability that the hosts share the fact by chance, not corrected for the number of facts.
     pub probability: f64,

@@ -18,7 +18,7 @@ const SHARED_MIN: usize = 2;
 /// Maximum number of shared facts that are reported for all odd hosts with the same verdict.
 const FACTS_MAX: usize = 5;
 
-/// The indices in `Facts::texts` of the name and of the value of a fact.
+/// The index of the name of a fact and the index of its value, both in `Facts::texts`.
 type Fact = (usize, usize);
 
 /// The facts of all hosts of one model.
@@ -30,8 +30,9 @@ pub struct Facts {
     of_hosts: Vec<Vec<Fact>>,
     /// Number of hosts with each fact. Facts whose values differ on most hosts are left out.
     counts: BTreeMap<Fact, usize>,
-    /// For each name, the fact with the most frequent value, and the number of hosts that have it.
-    /// If even more hosts lack the name, this is None and the number of hosts that lack the name.
+    /// For each name, the fact with the most frequent value, and the number of hosts with this
+    /// fact. If at least as many hosts have no fact of this name, the pair contains None and the
+    /// number of hosts without such a fact.
     usual: HashMap<usize, (Option<Fact>, usize)>,
 }
 
@@ -60,8 +61,8 @@ impl Facts {
         counts.retain(|(name, _), _| 2 * values[name] <= members.len().max(4));
         let mut without: HashMap<usize, usize> = HashMap::new();
         for facts in &of_hosts {
-            // A list has one fact for each of its values, all with the same name. The host is
-            // counted only once for this name.
+            // A host may have several facts with the same name, because a list of values becomes
+            // one fact for each value. The host is counted only once for this name.
             for of_name in facts.chunk_by(|a, b| a.0 == b.0) {
                 *without.entry(of_name[0].0).or_insert(members.len()) -= 1;
             }

@@ -1,10 +1,11 @@
 //! Decides which hosts are odd, and which of their values are odd.
 //!
-//! Each value of a host has a p-value: the probability that a host without a fault is at least as
-//! far from the median of all hosts. The p-value of a host is the harmonic mean of the p-values of
-//! its values. It is corrected for the number of hosts (false-discovery rate 5%), so that at most
-//! one in twenty odd hosts is expected to be a false alarm. Hosts with unusual facts are more
-//! likely to be odd, so they get a higher weight in this correction.
+//! Each value of a host has a p-value: the probability that the value of a host without a fault is
+//! at least as far from the median of all hosts as this value. The p-value of a host is the
+//! harmonic mean of the p-values of its values. It is corrected for the number of hosts
+//! (false-discovery rate 5%), so that at most one in twenty odd hosts is expected to be a false
+//! alarm. Hosts with unusual facts are more likely to be odd, so they get a higher weight in this
+//! correction.
 //!
 //! The p-values of the values of an odd host are corrected for the number of values (family-wise
 //! error rate). Otherwise, a host that is slower in many workloads could be reported as faster in
@@ -26,18 +27,18 @@ use super::facts::Facts;
 use super::present::{self, Moments, Present};
 use crate::matching::Settings;
 
-/// Minimum total weight of the hosts with unusual facts in the correction for false discoveries.
-/// The weights of all hosts add up to 1.
+/// Minimum sum of the weights of the hosts with unusual facts. The weights are used in the
+/// correction for false discoveries. The weights of all hosts add up to 1.
 const UNUSUAL_SHARE: f64 = 0.25;
 /// A tail latency is not odd if it exceeds the median of all hosts by at most this share.
 const TAIL_TOLERATED: f64 = 0.25;
 /// A scatter is not odd if it exceeds the median of all hosts by at most this share.
 const SCATTER_TOLERATED: f64 = 1.0;
 
-/// Minimum number of runs of a host that is included in the median spread of all hosts.
+/// The median spread of all hosts is computed from the hosts that have at least this many runs.
 const SPREAD_RUNS_MIN: usize = 3;
 
-/// The indices in [`Contents`] of a workload and of the hosts that measured it.
+/// A workload and the hosts that measured it, as indices in [`Contents`].
 #[derive(Clone, Debug)]
 pub struct Origin {
     /// Index of the workload in [`Contents::workloads`].
@@ -162,7 +163,8 @@ fn unjudged(contents: &Contents) -> Vec<Unjudged<'_>> {
     all
 }
 
-/// For each member, finds the times of the last changes in its means over all workloads.
+/// For each member, finds when its mean rate, mean tail latency and mean scatter last changed. Each
+/// mean covers all workloads of the member.
 fn moments(contents: &Contents) -> HashMap<usize, Moments> {
     let mut of_members: BTreeMap<usize, Vec<&[Measurement]>> = BTreeMap::new();
     for ((_, member), results) in &contents.measured {
@@ -247,9 +249,9 @@ fn compare(entries: &mut [Entry], quantity: FleetQuantity, all: &[Option<Present
     true
 }
 
-/// Returns the standard error of the logarithm of each value. Few runs often underestimate the
-/// spread. Each error is therefore at least the error that follows from the median spread of all
-/// hosts and the number of runs.
+/// Returns the standard error of the logarithm of each value. The spread of a host with few runs is
+/// often too small by chance. Each error is therefore at least the error that follows from the
+/// median spread of all hosts and the number of runs of the host.
 fn errors(known: &[(usize, Present)]) -> Vec<f64> {
     let spreads = known.iter().filter(|(_, now)| now.runs >= SPREAD_RUNS_MIN);
     let spreads: Vec<f64> = spreads.map(|(_, now)| now.error * (now.runs as f64).sqrt()).collect();
@@ -279,8 +281,8 @@ fn contrasts_of(
 }
 
 impl Unjudged<'_> {
-    /// Calls `each` for each value of each member, with the index of the member and the p-value.
-    /// The order of the values of a member is always the same.
+    /// Calls the function `each` once for every value of every member. Its arguments are the index
+    /// of the member and the p-value. The order of the values of a member is always the same.
     fn each_p_value(&self, mut each: impl FnMut(usize, f64)) {
         for entry in self.rows.iter().flat_map(|row| &row.entries) {
             entry.values.iter().for_each(|value| each(entry.member, value.standing.p_value));

@@ -19,9 +19,9 @@ use analysis::quantile::median;
 use super::contents::Measurement;
 use crate::history::{self, RUNS_MIN};
 
-/// Maximum weight of the noise of all hosts when it is combined with the noise of one host (degrees
-/// of freedom). The weight is small, so that a host with many runs is judged mainly by its own
-/// noise, which may be unusual.
+/// Maximum weight (degrees of freedom) of the common noise of all hosts when the common noise is
+/// combined with the noise of one host. The weight is small, so that a host with many runs is
+/// judged mainly by its own noise, which may be unusual.
 const COMMON_FREEDOM: f64 = 2.0 * RUNS_MIN as f64;
 /// Maximum number of other hosts with which a change is compared. More hosts would hardly make the
 /// comparison more certain.
@@ -45,12 +45,13 @@ pub struct Present {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Centre {
     Median,
-    /// Used if rare large values must count. They hardly influence a median.
+    /// Used for the scatter, because rare large values would hardly influence a median.
     GeometricMean,
 }
 
-/// Times of the last changes in the means over all workloads of a host (ns since 1970). None if a
-/// mean never changed.
+/// The times at which the mean rate, the mean tail latency and the mean scatter of a host last
+/// changed (ns since 1970). Each mean covers all workloads of the host. None if the mean never
+/// changed, or if the host has only one workload.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moments {
     rate: Option<i64>,
@@ -161,9 +162,9 @@ fn of_hosts(
     all.iter().enumerate().map(present).collect()
 }
 
-/// Computes the present value of a host in a workload. `moment` is the time of the last change in
-/// the mean over all workloads of the host. It is used if the workload itself shows no change. If
-/// there is only one run, the error is 0.
+/// Computes the present value of a host in a workload, from the runs since the last change. If the
+/// workload shows no change, `moment` is used instead: the time at which the host's mean over all
+/// workloads last changed. With only one run, the error is 0.
 fn present(
     values: &Series,
     centre: Centre,
@@ -218,14 +219,15 @@ pub fn change(results: &[&[Measurement]], host: usize, since_unix_ns: i64) -> Op
         return None;
     }
     let standing = standings(&changes, &errors, 1)?.swap_remove(0);
-    // The time of the change was selected because the rate changed most at that time. The
-    // probability is therefore corrected for the number of possible times.
+    // The change was placed between the two runs where the rate changed most. The probability is
+    // therefore corrected for the number of places between runs where the change could lie.
     let moments = (results[host].len() + 1).saturating_sub(2 * RUNS_MIN).max(1) as f64;
     Some(Standing { p_value: (standing.p_value * moments).min(1.0), ..standing })
 }
 
-/// Returns the rate since a time divided by the rate before, and the standard error of the
-/// logarithm of this ratio. None if there are fewer than three runs before or after this time.
+/// Compares the median rates before and after a time. Returns the later rate divided by the earlier
+/// rate, and the standard error of the logarithm of this ratio. None if there are fewer than three
+/// runs before or after the time.
 fn over(results: &[Measurement], since_unix_ns: i64) -> Option<(f64, f64)> {
     let cut = results.partition_point(|result| result.started_unix_ns < since_unix_ns);
     let part = |results: &[Measurement]| {

@@ -148,8 +148,8 @@ fn value_line(workload: &FleetWorkload, value: &FleetValue) -> String {
         FleetQuantity::Change => {
             let at = value.since_unix_ns.map(lab::date::utc).unwrap_or_default();
             format!(
-                "{words}: the rate since {at} UTC is {ratio:.2} times its rate before \
-                 ({ratio_low:.2} to {ratio_high:.2}), relative to the other hosts"
+                "{words}: since {at} UTC, the rate relative to the other hosts is {ratio:.2} times \
+                 its earlier value ({ratio_low:.2} to {ratio_high:.2})"
             )
         }
         FleetQuantity::TailLatency => {
@@ -159,7 +159,8 @@ fn value_line(workload: &FleetWorkload, value: &FleetValue) -> String {
         FleetQuantity::Scatter => {
             let share = 100.0 * value.value;
             format!(
-                "{words}: trials scatter by {share:.1}%, {ratio:.1} times the median of all hosts"
+                "{words}: trials scatter by {share:.1}%, which is {ratio:.1} times the median \
+                 scatter of all hosts"
             )
         }
     }
@@ -193,7 +194,8 @@ fn level(it: &super::FleetLevels) -> String {
 fn reasons(host: &FleetHost) -> impl Iterator<Item = String> {
     let doubt = |it: &super::FleetDoubt| {
         format!(
-            "{}: {} (in {} of {}; common on {} of {} other hosts)",
+            "{}: {} (in {} of {} while this host was odd; other hosts with this reason in at least \
+             half of their runs: {} of {})",
             it.workload,
             it.reason,
             it.runs_with,
@@ -203,11 +205,11 @@ fn reasons(host: &FleetHost) -> impl Iterator<Item = String> {
         )
     };
     let change = |it: &super::ChangedFact| {
-        format!("changed when the host became odd: {}: {} -> {}", it.fact, it.before, it.after)
+        format!("{} changed when the host became odd: {} -> {}", it.fact, it.before, it.after)
     };
     let fact = |it: &super::UnusualFact| {
         format!(
-            "unusual: {} = {} ({} of {}), usual: {5} ({4} of {3})",
+            "unusual: {} = {} (on {} of {}); usual: {5} (on {4} of {3})",
             it.fact,
             it.value,
             it.hosts_with,
@@ -225,8 +227,8 @@ fn reasons(host: &FleetHost) -> impl Iterator<Item = String> {
 /// Returns one line about a fact that several odd hosts share.
 pub fn fact_line(it: &Distinguishing) -> String {
     format!(
-        "{} of {} {} hosts have {} = {}, compared with {} of the {} other hosts (probability by \
-         chance: {:.2}%)",
+        "{} of {} {} hosts have {} = {}, compared with {} of the {} other hosts (probability of \
+         such a difference by chance: {:.2}%)",
         it.odd_with,
         it.odd,
         it.hosts.words(),

@@ -26,7 +26,7 @@ const DEPTHS: [(u64, &str); 7] =
 /// Levels of fio's `iodepth_submit` and `iodepth_complete` (requests per call), with their names.
 const BATCHES: [(u64, &str); 7] =
     [(0, "0"), (4, "4"), (8, "8"), (16, "16"), (32, "32"), (64, "64"), (u64::MAX, ">=64")];
-/// Upper limits of the intervals of fio's `latency_ns`, `latency_us` and `latency_ms`.
+/// Upper limits of the intervals of fio's `latency_ns`, `latency_us` and `latency_ms` (ns, us, ms).
 const LATENCIES: [u64; 12] = [2, 4, 10, 20, 50, 100, 250, 500, 750, 1000, 2000, u64::MAX];
 
 /// Creates fio's JSON document for points with optional names. `finished_unix_ns` is the end of the

@@ -20,8 +20,8 @@ pub enum Quantity {
     },
     /// Time. A number without a unit is multiplied by `bare_us`.
     Time {
-        /// Unit of a number without a unit (us). For example, 1,000,000 if the number is in
-        /// seconds.
+        /// Factor that converts a number without a unit to microseconds. For example, 1,000,000 if
+        /// such a number is in seconds.
         bare_us: u64,
     },
 }

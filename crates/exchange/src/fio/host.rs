@@ -26,8 +26,8 @@ pub fn is_job_file(path: &Path) -> bool {
 pub fn read_jobs(paths: &[PathBuf]) -> Outcome<Vec<Jobs>> {
     if let Some(other) = paths.iter().find(|path| !is_job_file(path)) {
         return Err(Failure::usage(format!(
-            "{} is not a fio job file, but another target is; specify only job files, or only \
-             files and devices",
+            "{} is not a fio job file, but another target is a fio job file; specify only job \
+             files, or only files and devices",
             other.display()
         )));
     }

@@ -90,8 +90,8 @@ pub fn read(text: &str, path: &Path, logs: &mut Logs) -> Outcome<Vec<Imported>> 
     Ok(runs)
 }
 
-/// Refuses documents of other tools and of fio 2 and older (which use other units), documents with
-/// results in two job lists, and documents with too many jobs.
+/// Refuses documents of other tools, documents of fio 2 and older (which use other units),
+/// documents with results in both `jobs` and `client_stats`, and documents with too many jobs.
 fn check_document(output: &Output) -> Outcome<()> {
     let version = shown(&output.version);
     let major = output.version.strip_prefix(FIO).map(|rest| {
@@ -195,7 +195,7 @@ fn groups<'a>(
         }
     }
     for group in &mut groups {
-        // fio also numbers the logs of threads without requests, so these threads are counted.
+        // fio also gives log numbers to threads without requests, so these threads are counted.
         let stated = match group.given.threads() {
             Err(_) if group.entries.is_empty() => 1,
             stated => stated?,
@@ -650,7 +650,7 @@ mod tests {
             read(&output(&[sized("read", bytes, &format!("\"rw\": \"randread\", {options}"))]))
         };
         for (bytes, options, cause) in [
-            (4_096_000, r#""bs": "64k""#, "reads have 4096 bytes on average"),
+            (4_096_000, r#""bs": "64k""#, "size of the reads is 4096 bytes"),
             (65_536_000, r#""bs": "4k""#, "options say bs=4096"),
             (4_096_000, r#""bsrange": "64k-128k""#, "65536 to 131072"),
             (4_096_000, r#""bssplit": "64k/50:16k/50""#, "16384 to 65536"),
@@ -666,8 +666,8 @@ mod tests {
         let options = r#""bs": "4k", "iodepth": "32", "ioengine": "libaio""#;
         let runs = read_as(4_096_000 + 31 * 4096, options);
         assert_eq!(runs.unwrap()[0].points[0].key.request_bytes(), 4096);
-        // If a job of halfpower has several request sizes, its output has only the largest size, so
-        // a smaller mean is accepted.
+        // If a job has several request sizes, halfpower's output states only the largest size. A
+        // mean request size below this size is therefore accepted.
         let text = output(&[sized("read", 4_096_000, r#""bs": "64k""#)]);
         let runs = read(&text.replace("fio-3.33", "halfpower-1.0")).unwrap();
         assert_eq!(runs[0].points[0].key.request_bytes(), 4096);

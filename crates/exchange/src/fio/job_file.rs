@@ -180,7 +180,8 @@ impl Jobs {
 /// Parses a job file and the files that it includes.
 ///
 /// # Errors
-/// A file has a mistake. The message of one line contains the file, the line number and the remedy.
+/// A file has a mistake, or there is no job. The message is one line, with the file and the remedy.
+/// For a mistake, the message also has the line number.
 pub fn parse(path: &Path, text: &str, surroundings: &dyn Surroundings) -> Outcome<Jobs> {
     let mut reader =
         Reader { surroundings, jobs: Jobs::default(), open: Vec::new(), left: BYTES_MAX };
@@ -248,8 +249,8 @@ impl Reader<'_> {
         let path = including.join(name);
         if self.open.contains(&path) || self.open.len() > INCLUDES_MAX {
             return Err(Failure::usage(format!(
-                "{place}: {} includes itself, or includes are nested more than {INCLUDES_MAX} \
-                 levels deep; remove this include",
+                "{place}: {} includes itself, or include lines are nested more than {INCLUDES_MAX} \
+                 levels deep; remove this include line",
                 path.display()
             )));
         }

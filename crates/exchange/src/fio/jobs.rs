@@ -57,8 +57,8 @@ pub struct Given<'a> {
     globals: &'a Options<'a>,
     /// Whether fio printed all options. In client mode, fio omits the options of most jobs.
     is_complete: bool,
-    /// Whether fio wrote the document. False if halfpower wrote it. If requests have several sizes,
-    /// halfpower states only the largest size.
+    /// Whether fio wrote the document. False if halfpower wrote it. If a job has requests of
+    /// several sizes, halfpower writes only the largest size as the option `bs`.
     is_fio: bool,
 }
 
@@ -308,8 +308,8 @@ impl<'a> Given<'a> {
             let is_far = bytes > 2 * most || 2 * bytes < least;
             if is_far && self.is_fio && self.is_complete && !self.is_sum(trial) {
                 return Err(self.refused(&format!(
-                    "the {name} have {} bytes on average, but the options say {}; import the \
-                     unchanged output of fio, without jobs summed by group_reporting",
+                    "the average size of the {name} is {} bytes, but the options say {}; run \
+                     fio without group_reporting, and import its output unchanged",
                     bytes / requests,
                     if low == high { format!("bs={high}") } else { format!("{low} to {high}") }
                 )));
@@ -318,8 +318,9 @@ impl<'a> Given<'a> {
         Ok(explains)
     }
 
-    /// Returns true if the counters must be a sum over different jobs. With `group_reporting`, fio
-    /// prints such a sum with the name of the first job and the options of the last job.
+    /// Returns true if the counters can only be explained as a sum over different jobs. With
+    /// `group_reporting`, fio prints such a sum with the name of the first job and the options of
+    /// the last job.
     fn is_sum(&self, trial: &Trial) -> bool {
         let rw = self.text("rw").unwrap_or("read");
         let [read, write] = &trial.directions;

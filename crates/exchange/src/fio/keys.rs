@@ -84,8 +84,8 @@ pub const IGNORED: &[&str] = &[
     "write_lat_log",
 ];
 
-/// Options without an equivalent that change the load only slightly. The second column says what
-/// halfpower does instead.
+/// Options that change the load only slightly and have no equivalent in halfpower. The second
+/// column says what halfpower does instead.
 pub const APPROXIMATED: &[(&str, &str)] = &[
     ("buffer_compress_chunk", RANDOM_DATA),
     ("buffer_compress_percentage", RANDOM_DATA),
@@ -120,8 +120,8 @@ pub const APPROXIMATED: &[(&str, &str)] = &[
     ("ratemin", "a trial continues even if the rate is low"),
     ("sqthread_poll_cpu", "the kernel chooses the CPU of the polling thread"),
     ("startdelay", "jobs start without a delay"),
-    ("steadystate", "a trial lasts the full runtime; use --steady-state to warm up before it"),
-    ("ss", "a trial lasts the full runtime; use --steady-state to warm up before it"),
+    ("steadystate", "a trial lasts the full runtime; to warm up first, use --steady-state"),
+    ("ss", "a trial lasts the full runtime; to warm up first, use --steady-state"),
     ("ss_dur", "the option has an effect only with steadystate"),
     ("ss_ramp", "the option has an effect only with steadystate"),
     ("steadystate_duration", "the option has an effect only with steadystate"),
@@ -134,8 +134,8 @@ pub const APPROXIMATED: &[(&str, &str)] = &[
 const RANDOM_DATA: &str = "every written block contains different random bytes";
 const BATCHES: &str = "each submit call fills the queue up to iodepth";
 
-/// Options that change the load and have no equivalent. The second column has the feature that
-/// halfpower lacks.
+/// Options that change the load and have no equivalent in halfpower. The second column has the
+/// feature that halfpower lacks.
 pub const REFUSED: &[(&str, &str)] = &[
     ("atomic", "atomic writes"),
     ("block_error_percentiles", "trims"),
@@ -148,8 +148,8 @@ pub const REFUSED: &[(&str, &str)] = &[
     ("cmdprio_class", "priorities of individual requests"),
     ("cmdprio_percentage", "priorities of individual requests"),
     ("create_only", "jobs that only create files"),
-    ("exec_postrun", "commands in job files, which are never run"),
-    ("exec_prerun", "commands in job files, which are never run"),
+    ("exec_postrun", "running commands from job files"),
+    ("exec_prerun", "running commands from job files"),
     ("experimental_verify", "verification that replays the writes"),
     ("file_append", "appending to files"),
     ("fill_device", "filling a device"),

@@ -8,7 +8,7 @@ use lab::failure::Outcome;
 
 use crate::fio::options::Options;
 
-/// Length of a trial if the job has `io_size` or `number_ios`, but no `runtime` (us).
+/// Length of a trial (us) if the job has `io_size` or `number_ios`, but no `runtime`.
 const RUNTIME_DEFAULT_US: u64 = 5_000_000;
 /// Maximum number of request sizes in a `bsrange`.
 const SIZES_MAX: u64 = 100;
@@ -248,7 +248,9 @@ impl Translation<'_, '_> {
         let has_one_size = self.load.has_one_size;
         if let Some(stride) = self.load.words.iter_mut().find(|word| word.name == "stride") {
             if !has_one_size {
-                return Err(options.refuse_lacking("rw", "gaps between requests of several sizes"));
+                return Err(
+                    options.refuse_lacking("rw", "gaps between requests of different sizes")
+                );
             }
             let gap: u64 = stride.value.parse().unwrap_or(0);
             stride.value = size(gap.saturating_add(largest));
@@ -273,8 +275,8 @@ impl Translation<'_, '_> {
             return Ok(());
         }
         if low == 0 || high % low != 0 || high / low > SIZES_MAX {
-            let lacking =
-                "ranges whose largest size is not a multiple (2 to 100) of the smallest size";
+            let lacking = "size ranges whose largest size is not a whole multiple (2 to 100 times) \
+                           of the smallest size";
             return Err(options.refuse_lacking("bsrange", lacking));
         }
         let sizes: Vec<String> = (1..=high / low).map(|n| size(n * low)).collect();
@@ -431,8 +433,8 @@ impl Translation<'_, '_> {
     }
 
     /// Returns the combined rate limit of reads and writes (requests per second). None if there is
-    /// no limit. The value of the option is divided by `request`. This is 1 for `rate_iops` and the
-    /// mean request size (bytes) for `rate`.
+    /// no limit. The value of the option is divided by `request`, which is 1 for `rate_iops` and
+    /// the mean request size (bytes) for `rate`.
     fn rate_of(&self, key: &str, request: f64) -> Outcome<Option<f64>> {
         let options = self.options;
         let (read, write) = options.by_direction(key);
@@ -455,7 +457,7 @@ impl Translation<'_, '_> {
         let mixed = (read + write) * self.read_percent as f64 / 100.0;
         // fio accepts only whole numbers, so each rate may be off by one because of rounding.
         if (mixed - read).abs() > (0.01 * (read + write)).max(1.0 / request) {
-            let lacking = "rates of reads and writes whose ratio differs from rwmixread";
+            let lacking = "rate limits of reads and writes that do not match rwmixread";
             return Err(options.refuse_lacking(key, lacking));
         }
         Ok(Some(read + write))
@@ -470,7 +472,10 @@ impl Translation<'_, '_> {
             self.add("thinktime-blocks", blocks.to_string(), "thinktime_blocks");
         }
         if options.text("iodepth").is_some_and(|depth| depth != "1") {
-            options.approximate("thinktime", "each of the iodepth requests pauses independently");
+            options.approximate(
+                "thinktime",
+                "each of the iodepth slots in the queue pauses independently",
+            );
         }
         Ok(())
     }
@@ -485,7 +490,7 @@ impl Translation<'_, '_> {
         let lacking = match law {
             _ if text.contains(',') => "distributions that differ for reads and writes",
             "normal" | "zoned_abs" => "this distribution (supported: random, zipf, pareto, zoned)",
-            "zipf" | "pareto" if rest.contains('/') => "a location for the most popular blocks",
+            "zipf" | "pareto" if rest.contains('/') => "a fixed place for the most popular blocks",
             _ => "",
         };
         if !lacking.is_empty() {

@@ -99,8 +99,8 @@ impl Kind {
         if self == Kind::Bandwidth { 1.024 } else { 1e-3 }
     }
 
-    /// Returns the factor that converts a logged rate to bytes per ms. For IOPS, requests of 4 KiB
-    /// are assumed.
+    /// Returns the factor that converts a logged rate to bytes per ms, for the check of the total.
+    /// Each request of an IOPS log counts as 4 KiB.
     fn most_bytes(self) -> f64 {
         if self == Kind::Bandwidth { 1.024 } else { 1e-3 * rates::REQUEST_BYTES }
     }
@@ -275,7 +275,9 @@ impl Cursor {
         let is_twice = self.is_rate && ms > 0 && ms == self.before_ms[direction];
         if goes_back || is_twice {
             if !self.may_restart && goes_back {
-                return Err("the time goes back, but the log belongs to a single thread");
+                return Err(
+                    "the time is lower than in an earlier line, although the log has one thread",
+                );
             }
             if !self.may_restart {
                 return Err("two lines have the same time and direction");
@@ -305,7 +307,10 @@ fn read(text: &str, name: &Name, kind: Kind, others: usize) -> Outcome<Vec<Line>
         } else {
             let start_ms = cursors[0].start_ms(line).map_err(damaged)?;
             if line.ms() == 0 {
-                return Err(failed("a mean at time 0 is not usable", "use a longer log_avg_msec"));
+                return Err(failed(
+                    "the mean at time 0 covers no interval, so it cannot be used",
+                    "use a longer log_avg_msec",
+                ));
             }
             amount += line.value() as f64 * kind.most_bytes() * (line.ms() - start_ms) as f64;
         }
@@ -665,10 +670,10 @@ mod tests {
         let back = "100, 1000, 0, 0, 0\n200, 1000, 0, 0, 0\n199, 1000, 0, 0, 0\n";
         let twice = "100, 1000, 0, 0, 0\n100, 1000, 0, 0, 0\n200, 1000, 0, 0, 0\n";
         for (text, cause) in [
-            (back, "line 3: the time goes back"),
-            (&*back.replace("1000, 0, 0,", "1, 0, 4096,"), "line 3: the time goes back"),
+            (back, "line 3: the time is lower than in"),
+            (&*back.replace("1000, 0, 0,", "1, 0, 4096,"), "line 3: the time is lower than in"),
             (twice, "line 2: two lines have the same time"),
-            ("0, 1000, 0, 0, 0\n", "line 1: a mean at time 0"),
+            ("0, 1000, 0, 0, 0\n", "line 1: the mean at time 0"),
         ] {
             let failure = run(&[("a_bw.1.log", text)]).unwrap_err();
             assert!(failure.message.contains(cause), "{failure}");
@@ -706,7 +711,8 @@ mod tests {
         let single = "1, 62000, 0, 4096, 0\n2, 62000, 0, 4096, 0\n";
         assert!(attached(&[("a_lat.1.log", single)], &mut trial(40_960, 10, 3)).is_err());
         assert!(attached(&[("a_lat.1.log", single)], &mut trial(8192, 2, 3)).is_ok());
-        // Mean latencies are accepted for every trial, because they contain no number of bytes.
+        // Logs of mean latencies are accepted for every trial, because the number of transferred
+        // bytes cannot be computed from them.
         let means = "100, 62000, 0, 0, 0\n";
         assert!(attached(&[("a_lat.1.log", means)], &mut trial(8192, 2, 3)).is_ok());
     }

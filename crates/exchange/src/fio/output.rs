@@ -395,7 +395,7 @@ pub fn parse(text: &str) -> Outcome<Found<'_>> {
     last.ok_or_else(|| why.unwrap_or_else(none))
 }
 
-/// Finds the next `{` that is the first character in its line other than a space or tab.
+/// Finds the next `{` that begins a line. Spaces and tabs may precede the `{` in its line.
 fn next_brace(text: &str, from: usize) -> Option<usize> {
     let is_first = |at: usize| {
         let before = text.as_bytes()[..at].iter().rev().find(|byte| !matches!(byte, b' ' | b'\t'));
@@ -404,18 +404,20 @@ fn next_brace(text: &str, from: usize) -> Option<usize> {
     text.get(from..)?.match_indices('{').map(|(at, _)| from + at).find(|at| is_first(*at))
 }
 
-/// A document of several servers that can be split into one document for each server.
+/// A document with the results of several servers. The document can be split into one document for
+/// each server.
 #[derive(Debug)]
 pub struct Divided<'a> {
     text: &'a str,
     lists: Vec<List>,
 }
 
-/// The elements of a JSON list. Each element has a range in the text, including the white space
-/// before the element, and an owner.
+/// The elements of a JSON list, each with its range in the text and its owner. The range includes
+/// the white space before the element.
 type List = Vec<(Range<usize>, Belongs)>;
 
-/// The owner of an element in the list of a document of several servers.
+/// The server to which an element of a JSON list belongs. The document has the results of several
+/// servers.
 #[derive(Debug, PartialEq)]
 enum Belongs {
     Server(String),
@@ -456,8 +458,8 @@ impl<'a> Divided<'a> {
         let owned: usize = elements.map(|(range, _)| range.len()).sum();
         if text.len().saturating_sub(owned).saturating_mul(servers) > COPIES_MAX {
             return Err(Failure::failed(format!(
-                "the document has {servers} servers, and the part that belongs to no server is too \
-                 large to be copied for each of them; import the output of fewer servers"
+                "the document has {servers} servers, and the part that is common to all servers is \
+                 too large to be repeated for each server; import the output of fewer servers"
             )));
         }
         Ok(Divided { text, lists })

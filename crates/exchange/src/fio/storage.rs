@@ -153,7 +153,7 @@ fn storage(
     let folder = Path::new(folder);
     let Some(files) = files else {
         if number > 1 {
-            options.approximate("nrfiles", "a single test file replaces all files");
+            options.approximate("nrfiles", "halfpower uses one test file instead of several");
         }
         let format = format.filter(|format| !format.contains("$jobnum"));
         let shared = format.map(|format| folder.join(format.replace("$jobname", name)));
@@ -162,18 +162,20 @@ fn storage(
     let paths: Vec<PathBuf> = files.iter().map(|file| folder.join(file)).collect();
     let paths: Vec<PathBuf> =
         paths.iter().map(|path| path.strip_prefix(".").unwrap_or(path).to_path_buf()).collect();
-    // A test file cannot replace a missing device. halfpower reports the error when it opens the
-    // device.
+    // Paths below /dev count as existing, because a test file cannot replace a missing device.
+    // halfpower reports a missing device when it opens the device.
     let exists = |path: &&PathBuf| path.starts_with("/dev") || surroundings.exists(path);
     let Some(missing) = paths.iter().find(|path| !exists(path)) else {
         return Ok(Storage::Existing(paths));
     };
     if paths.iter().any(|path| exists(&path)) {
-        let why = format!("{} does not exist, but other files do; create it", missing.display());
+        let missing = missing.display();
+        let why =
+            format!("{missing} does not exist, but other files of the job do; create {missing}");
         return Err(options.refuse("filename", &why));
     }
     if paths.len() > 1 {
-        options.approximate("filename", "a single test file replaces all files");
+        options.approximate("filename", "halfpower uses one test file instead of several");
     }
     let parent = missing.parent().filter(|parent| !parent.as_os_str().is_empty());
     let parent = parent.unwrap_or(Path::new("."));

@@ -1,8 +1,8 @@
 //! Translates a job of fio to the targets and flags of `halfpower run`.
 //!
-//! The values are checked as on the command line, and errors have the line of the job file. A job
-//! file cannot permit halfpower to write. The user must give this permission on halfpower's command
-//! line.
+//! The values are checked as on the command line, and error messages contain the line number in the
+//! job file. A job file cannot permit halfpower to write. The user must give this permission on
+//! halfpower's command line.
 
 use std::path::PathBuf;
 
@@ -133,7 +133,7 @@ impl Run {
     /// Parses the flags of the run into an experiment.
     ///
     /// # Errors
-    /// A flag has an invalid value. The message has the line of the job file.
+    /// A flag has an invalid value. The message contains the line number in the job file.
     pub fn experiment(&self) -> Outcome<Experiment> {
         let mut experiment = Experiment { targets: self.targets.clone(), ..Experiment::default() };
         for word in self.flags() {

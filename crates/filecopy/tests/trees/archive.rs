@@ -1,5 +1,5 @@
-//! Tests that copies with `Keep::All` equal their sources in every respect. The tests also count
-//! the differences of copies that `cp -a` and `rsync -aHAXS` make.
+//! Tests that copies with `Keep::All` equal their sources in every respect. For comparison, the
+//! tests also count how often copies by `cp -a` and `rsync -aHAXS` differ from their sources.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -47,8 +47,8 @@ fn ways(number: u64) -> Vec<Way> {
 }
 
 /// Copies random trees with several variants of the settings, and asserts that each copy equals its
-/// source. Also copies the trees with cp and rsync, and returns the number of differences of these
-/// copies by program and property.
+/// source. Also copies the trees with cp and rsync. For each program and property, returns how
+/// often these copies differ from their sources.
 fn compare(trees: u64, first_seed: u64) -> BTreeMap<(&'static str, &'static str), u64> {
     let mut lacks: BTreeMap<(&str, &str), u64> = BTreeMap::new();
     let rivals: Vec<(&'static str, &[&str])> = [

@@ -31,8 +31,8 @@ fn a_file_of_somebody_else_is_never_taken_for_an_unfinished_copy() {
     fs::create_dir(&to).unwrap();
     fs::write(&source, Random::new(1).bytes(9 << 20)).unwrap();
     chmod(&source, 0o600);
-    // Earlier versions gave unfinished copies the first name. The second name has the form of the
-    // name of a private directory.
+    // The first of these names is the name of the unfinished copy in earlier versions. The second
+    // looks like the name of a private directory.
     for name in [".secret.halfpower-partial", ".halfpower-00000000000000000000000000000000"] {
         fs::write(to.join(name), "trap").unwrap();
         chmod(&to.join(name), 0o666);

@@ -1,6 +1,6 @@
-//! Tests that kill copies at random moments. Files that have their final name must be complete,
-//! existing files must be intact, every leftover must be recorded, and the next session must copy
-//! all missing files.
+//! Kills copies at random moments and tests what they leave behind. Files that have their final
+//! name must be complete, existing files must be intact, every leftover must be recorded, and the
+//! next session must copy all missing files.
 
 use std::fs;
 use std::path::{Path, PathBuf};

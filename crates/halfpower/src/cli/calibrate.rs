@@ -37,25 +37,25 @@ pub struct CalibrateArgs {
     /// Runs to fit: number, beginning of the uuid, label, or latest
     #[arg(value_name = "RUN", default_value = "latest")]
     pub runs: Vec<String>,
-    /// Measure this rotating disk and fit a system to it: block device, file on a disk, or
-    /// simulated system
+    /// Measure this rotating disk and fit a system to the disk. TARGET is a block device, a file on
+    /// the disk, or a simulated rotating disk
     #[arg(long, value_name = "TARGET", conflicts_with_all = ["runs", "system", "check"])]
     pub measure: Option<PathBuf>,
     /// Results database
     #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
     pub db: PathBuf,
-    /// Flash system whose values are used for all parameters that are not fitted: sata-ssd,
-    /// nvme-gen4, cloud-gp-volume or a file (default: one volume on one host)
+    /// Flash system to start from: sata-ssd, nvme-gen4, cloud-gp-volume or a file (default: a
+    /// built-in flash volume). It supplies the parameters that are not fitted
     #[arg(long, value_name = "SYSTEM")]
     pub system: Option<String>,
     /// Write the fitted system, with its score in the title, to this file, which must not exist
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// Share of the points held out for scoring (default: half; with --check, none)
+    /// Share of the points to hold out for scoring (default: half; with --check, none)
     #[arg(long, value_name = "half|N%", value_parser = parse_share)]
     pub holdout: Option<f64>,
-    /// Run that is compared with the fitted system but not used to fit it, such as a run with more
-    /// hosts (repeatable)
+    /// Also compare the fitted system with this run, which is not used for the fit, such as a run
+    /// with more hosts (repeatable)
     #[arg(long, value_name = "RUN")]
     pub check: Vec<String>,
     /// Allow writing to this existing file (exact path; repeatable)

@@ -20,10 +20,10 @@ use super::watch::import_format;
 
 Models the requests of a trace: sizes with their shares, share of reads, order, popularity of blocks
 (even, zipf, pareto or zoned), depth, threads, pauses or a rate, flushes, direct or buffered, and
-the size of the region. Files and threads that behave differently become several workloads: parts of
-the plan, which are measured one after another, or jobs of fio, which run at the same time. Comments
-in the output say what was counted and what the model leaves out. All trace formats that halfpower
-trace reads are accepted.")]
+the size of the region. Files and threads that behave differently become separate workloads. In a
+plan, the workloads are measured one after another; in a job file of fio, they run at the same time.
+Comments in the output say what was counted and what the model leaves out. All trace formats that
+halfpower trace reads are accepted.")]
 pub struct CharacteriseArgs {
     /// Trace file of halfpower or of another tool
     #[arg(value_name = "TRACE")]
@@ -41,7 +41,7 @@ pub struct CharacteriseArgs {
     /// Model only the requests of this file, or of the files below this folder; repeatable
     #[arg(long = "file", value_name = "PATH")]
     pub only: Vec<String>,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }

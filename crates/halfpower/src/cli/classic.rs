@@ -94,7 +94,7 @@ pub struct SqlioArgs {
 /// Flags of `classic memspeed`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower classic memspeed             the rows of the papers' Table 2, on one CPU and on all CPUs
+  halfpower classic memspeed             the rows of Table 2 of Riedel 1997, on one CPU and all CPUs
   halfpower classic memspeed --size 10m  the papers' size, which fits into the caches of today
   halfpower memory                       the same kernels at all cache levels and sizes
 
@@ -160,7 +160,7 @@ pub struct CacheflushArgs {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }
@@ -185,9 +185,9 @@ pub enum Style {
   halfpower sweep tests.toml                                all of them in one page and database
   halfpower classic cmdgen sim:nt4-ultrawide --bs 4k,64k --iodepth 0,8 --rw read
 
-The papers named a series by the generation of its hardware and software (old-old, old-new,
-new-new: their Table 1); --note sets the name of your series. Commands that write to existing
-files or devices lack --overwrite or --destroy-data-on, which you must add.")]
+In the papers, a series is named after the generations of its hardware and software (old-old,
+old-new, new-new: Table 1 of Chung et al. 2000); --note sets the name of your series. Commands that
+write to existing files or devices lack --overwrite or --destroy-data-on, which you must add.")]
 pub struct CmdgenArgs {
     /// Files, devices, directories or simulated systems
     #[arg(value_name = "TARGET", required = true)]
@@ -223,7 +223,7 @@ pub struct CmdgenArgs {
     /// Output format
     #[arg(long = "as", value_name = "STYLE", default_value = "run", help_heading = "Output")]
     pub style: Style,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long, help_heading = "Output")]
     pub plan: bool,
 }

@@ -10,7 +10,7 @@ use compare::limit::{Limit, parse_share};
 /// Flags of `history`.
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
-  halfpower history                        all points of the newest run's host and target
+  halfpower history                        all points of the host and target of the newest run
   halfpower history randread '4 KiB'       points whose description contains these words
   halfpower history --host db1 --target 'ext4 on S4EVNF0M' --json
 
@@ -23,8 +23,8 @@ pub struct HistoryArgs {
     /// Host (default: the host of the newest run)
     #[arg(long, value_name = "NAME")]
     pub host: Option<String>,
-    /// Target: simulated system, device, or file system and device (default: target of the newest
-    /// run)
+    /// Target: a simulated system, a device, or a file system with its device (default: target of
+    /// the newest run)
     #[arg(long, value_name = "TARGET")]
     pub target: Option<String>,
     /// Results database
@@ -33,7 +33,7 @@ pub struct HistoryArgs {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }
@@ -50,10 +50,10 @@ pub struct HistoryArgs {
   halfpower compare --run 'sim:nvme-gen4 --bs 8k' --run 'sim:nvme-ftl --bs 8k' --until 1%
 
 Points are matched by workload. If a setting has one value in all points of one side and another
-value in all points of the other side, the comparison is about this setting: the setting is listed,
-and ignored when points are matched. Each ratio has its 95% interval. At most 5% of the reported
+value in all points of the other side, the setting is listed as a difference between the sides, and
+is ignored when points are matched. Each ratio has its 95% interval. At most 5% of the reported
 differences are expected to be false (false-discovery rate). The sides of --run are measured
-alternately until the ratio of their rates is known within --until, or until the budget is spent.
+alternately until the ratio of their rates is known to within --until, or until the budget is spent.
 
 Exit codes: 0 ok, 6 a change exceeds a limit of --fail-on.")]
 pub struct CompareArgs {
@@ -68,7 +68,8 @@ pub struct CompareArgs {
     /// not stored (repeatable; listed after the results of --run)
     #[arg(long, value_name = "COMMAND", help_heading = "Measure")]
     pub command: Vec<String>,
-    /// Stop when the ratio of the rates is known to within this share
+    /// Stop when each ratio of rates is known to within this share (half-width of the 95%
+    /// confidence interval, as a share of the ratio)
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "2%",
           help_heading = "Measure")]
     pub until: f64,
@@ -82,8 +83,8 @@ pub struct CompareArgs {
     /// Changes up to this share count as no change
     #[arg(long, value_name = "SHARE", value_parser = parse_share, default_value = "2%")]
     pub same_within: f64,
-    /// Exit with 6 if a point is worse by more than this: 5% (rate), p50:5%, p99:5%, p99.9:5%,
-    /// cpu:5% (repeatable)
+    /// Exit with 6 if a point is worse by more than this limit, such as 5% (rate), p50:5%, p99:5%,
+    /// p99.9:5% or cpu:5% (repeatable)
     #[arg(long, value_name = "LIMIT", value_parser = str::parse::<Limit>)]
     pub fail_on: Vec<Limit>,
     /// Results database for runs that are specified without a file
@@ -104,7 +105,7 @@ pub struct CompareArgs {
     /// Print only the result, warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long, help_heading = "Output")]
     pub plan: bool,
 }
@@ -119,7 +120,8 @@ pub struct CompareArgs {
 Hosts are compared if their targets are of the same model and at least 5 of them measured the same
 workload. The rate, the tail latency, the scatter between trials, the change of the rate, and means
 over workloads are compared. A host is odd if it differs by more than the tolerance, and by more
-than chance explains (at most 5% of the odd hosts are expected to be false).")]
+than chance can explain (at most 5% of the hosts that are called odd are expected to be false
+alarms).")]
 pub struct FleetArgs {
     /// Results databases
     #[arg(value_name = "DB", required = true)]
@@ -136,7 +138,7 @@ pub struct FleetArgs {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }
@@ -149,8 +151,9 @@ pub struct FleetArgs {
   halfpower baseline check disk --budget 300 --fail-on 10% --fail-on p99:20%
   halfpower baseline list
 
-check measures the fastest point of each kind of request, then the points with the narrowest
-intervals, until the budget is spent. Exit codes: 0 no regression, 6 a change exceeds a limit.")]
+The subcommand check measures the fastest point of each kind of request, then the points with the
+narrowest confidence intervals, until the budget is spent. Exit codes: 0 no regression, 6 a change
+exceeds a limit.")]
 pub struct BaselineArgs {
     /// The subcommand.
     #[command(subcommand)]
@@ -158,7 +161,7 @@ pub struct BaselineArgs {
     /// Results database
     #[arg(long, value_name = "FILE", default_value = "halfpower.db", global = true)]
     pub db: PathBuf,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long, global = true)]
     pub plan: bool,
 }
@@ -193,8 +196,8 @@ pub struct BaselineCheckArgs {
     /// Duration of the measurement
     #[arg(long, value_name = "TIME", value_parser = units::parse_duration, default_value = "60")]
     pub budget: u64,
-    /// Exit with 6 if a point is worse by more than this: 5% (rate), p50:5%, p99:5%, p99.9:5%,
-    /// cpu:5% (repeatable)
+    /// Exit with 6 if a point is worse by more than this limit, such as 5% (rate), p50:5%, p99:5%,
+    /// p99.9:5% or cpu:5% (repeatable)
     #[arg(long, value_name = "LIMIT", value_parser = str::parse::<Limit>, default_value = "5%")]
     pub fail_on: Vec<Limit>,
     /// Changes up to this share count as no change

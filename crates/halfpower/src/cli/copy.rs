@@ -139,7 +139,7 @@ pub struct CopyArgs {
     /// Print only warnings and errors
     #[arg(long, short, help_heading = "Output")]
     pub quiet: bool,
-    /// Print what would be copied, and to which path, and do nothing
+    /// Only print what would be copied, and to which path
     #[arg(long, visible_alias = "dry-run", help_heading = "Output")]
     pub plan: bool,
 }
@@ -161,11 +161,13 @@ impl Args for FilterArgs {
         command
             .arg(pattern(
                 "exclude",
-                "Skip matching entries of trees, as rsync does. A pattern is a name, or a path \
-                 below SRC if it contains a slash. Wildcards: *, ?, [a-z], **. A slash at the end \
-                 matches only directories. The first matching pattern decides",
+                "Skip matching files and directories below SRC, as rsync does. A pattern without a \
+                 slash matches names, and a pattern with a slash matches paths below SRC. A slash \
+                 at the end only restricts the pattern to directories. Wildcards: *, ?, [a-z], **. \
+                 Of all --include and --exclude patterns, in the given order, the first that \
+                 matches an entry decides whether the entry is copied",
             ))
-            .arg(pattern("include", "Copy matching entries despite a later --exclude"))
+            .arg(pattern("include", "Copy matching entries even if a later --exclude matches them"))
     }
 
     fn augment_args_for_update(command: Command) -> Command {

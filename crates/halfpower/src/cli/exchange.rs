@@ -49,8 +49,9 @@ pub struct ImportArgs {
   halfpower export latest --format parquet --table trials --output trials.parquet
   halfpower export latest --format prometheus --output halfpower.prom --overwrite halfpower.prom
 
-Tables: points, trials, intervals (rates over time), latency (histogram buckets). A run that
-was imported from one of these formats is exported to the same format with its original numbers.")]
+Tables: points, trials, intervals (rates over time), latency (histogram buckets). A run that was
+imported from a file in one of the formats of --format is exported to the same format with its
+original numbers.")]
 pub struct ExportArgs {
     /// Runs: number, start of the uuid, label or latest
     #[arg(value_name = "RUN", default_value = "latest")]
@@ -74,7 +75,7 @@ pub struct ExportArgs {
     /// Results database
     #[arg(long, value_name = "FILE", default_value = "halfpower.db")]
     pub db: PathBuf,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }

@@ -21,7 +21,7 @@ pub struct ExplainArgs {
     /// Print one JSON document instead of text
     #[arg(long)]
     pub json: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }

@@ -18,15 +18,15 @@ use crate::cli::OutputArgs;
   halfpower memory --kernel triad --size 192m --buffer-pages system      with default pages
 
 Kernels: load, touch-read, store, touch-write, nt-store, memset, copy, nt-copy, triad. A size covers
-all arrays of a thread, so copy moves one half to the other. Rates count bytes as usually quoted:
-the copied bytes for copy, 24 per element for triad, the cache line for a touch; --json adds the
-memory traffic. Each thread has its own arrays. With --kernel or --size, only the table is
-measured.")]
+all arrays of a thread, so copy copies one half of the size to the other half. Rates count bytes in
+the usual way: for copy, the copied bytes; for triad, 24 bytes per element; for touch, one cache
+line per access. The output of --json also has the memory traffic. Each thread has its own arrays.
+With --kernel or --size, only the table of kernels is measured.")]
 pub struct MemoryArgs {
     /// Take fewer and shorter samples (about 3 s in total)
     #[arg(long, help_heading = "Time")]
     pub quick: bool,
-    /// Measure only these kernels
+    /// Measure only these memory operations (kernels), such as copy,triad
     #[arg(long, value_name = "NAME,..", help_heading = "Workload")]
     pub kernel: Option<String>,
     /// Sizes of the working set of each thread, such as 16k,256m or 4k..256m [default: half of each

@@ -21,9 +21,9 @@ use lab::truth;
   halfpower mount sim:nt4-ultrawide /tmp/slow --set drive.rotation=5400
 
 The file DIR/device stores written data in memory while it is mounted. Requests of up to 1 MiB are
-served whole; larger requests are split. Every read and write takes as long as on the device, even
-without O_DIRECT; only mmap, and file systems on a loop device, use this machine's page cache. A
-flush takes no time.
+served whole; larger requests are split. Every read and write takes as long as on the modelled
+device, even without O_DIRECT. There are two exceptions, which use this machine's page cache: mmap,
+and file systems on a loop device. A flush takes no time.
 
 Times of a simulated system include the CPU time of its host. The overhead of this machine (FUSE) is
 measured at the start and subtracted from each request; no request can be faster than that overhead.
@@ -52,7 +52,7 @@ pub struct MountArgs {
     /// Random seed of a simulated system
     #[arg(long, default_value_t = 42)]
     pub seed: u64,
-    /// Faults to inject, as with run --inject (except twice and late)
+    /// Faults to inject, as with run --inject, except the faults "twice" and "late"
     #[arg(long, value_name = "KIND@N,..", value_parser = truth::parse_faults)]
     pub inject: Option<FaultPlan>,
     /// Exit at the end of standard input
@@ -64,7 +64,7 @@ pub struct MountArgs {
     /// Print only the name of the file, warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }

@@ -11,7 +11,7 @@ use clap::Args;
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   halfpower peer --dir /srv/data                  on the server; only this machine can connect
-  ssh -N -L 7750:127.0.0.1:7750 server &          on the client: a tunnel, and then
+  ssh -N -L 7750:127.0.0.1:7750 server &          on the client: open a tunnel, then run
   halfpower study network nbd://server/disk --peer 127.0.0.1:7750 --peer-key halfpower-peer.key
 
   halfpower peer --dir /srv/data --listen 192.0.2.7:7750      reachable over the network
@@ -30,8 +30,8 @@ pub struct PeerArgs {
     /// Address to listen on; with the default, only this machine can connect
     #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:7750")]
     pub listen: SocketAddr,
-    /// Existing key file (default: halfpower-peer.key in the current directory; this file is
-    /// created if it is missing)
+    /// Existing key file (default: halfpower-peer.key in the current directory; if this default
+    /// file is missing, it is created)
     #[arg(long, value_name = "FILE")]
     pub key_file: Option<PathBuf>,
     /// Maximum rate at which a file is read, in bytes per second
@@ -40,7 +40,7 @@ pub struct PeerArgs {
     /// Print only the address, warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }

@@ -23,11 +23,12 @@ use super::CommonArgs;
   halfpower replay trace.parquet /data --flush-every 16 --no-store   with fewer flushes
   halfpower replay blkparse.txt /dev/sdb --fold       reads only, unless --destroy-data-on
 
-Replays the requests of a trace of halfpower watch, or of another tool (as in halfpower trace). A
-request is issued when its thread has no more requests outstanding than in the recording, and after
-the same pause as in the recording; --fast omits the pauses. The files of the trace are placed one
-after another in the target, or, if the target is a directory, in a test file that is removed
-afterwards. The result is stored, judged and compared like that of any other run.")]
+Replays the requests of a trace of halfpower watch, or of another tool (as in halfpower trace).
+Before each request, a thread waits until it has at most as many outstanding requests as at the
+same point of the recording. It then pauses as long as in the recording; --fast omits the pauses.
+The files of the trace are placed one after another in the target. If the target is a directory,
+they are placed in a test file that is removed afterwards. The result is stored, judged and compared
+like that of any other run.")]
 pub struct ReplayArgs {
     /// A trace file, or a trace of another tool
     #[arg(value_name = "TRACE")]
@@ -62,9 +63,9 @@ pub struct ReplayArgs {
     #[arg(long, value_name = "cold|warm", help_heading = "Target",
           value_parser = experiment_parameters::page_cache)]
     pub page_cache: Option<lab::experiment::PageCache>,
-    /// Hint to the kernel before each trial, such as normal, sequential or random (default: no
-    /// hint; but random, which turns read-ahead off, if the program read several files and
-    /// read-ahead did not help)
+    /// Hint to the kernel before each trial, such as normal, sequential or random; random turns
+    /// read-ahead off (default: random if the program read several files and read-ahead did not
+    /// help, otherwise no hint)
     #[arg(long, value_name = "HINT", help_heading = "Target", value_parser = str::parse::<Hint>)]
     pub hint: Option<Hint>,
     /// I/O engine (default: the engine that matches the system calls of the program)
@@ -91,7 +92,7 @@ pub struct TraceLoadArgs {
     /// Issue only requests to this file, or to files below this folder (repeatable)
     #[arg(long, value_name = "PATH", requires = "trace", help_heading = "Trace")]
     pub file: Vec<String>,
-    /// Move requests that are beyond the end of the target to offsets within the target
+    /// Move requests that are beyond the end of the target into the target
     #[arg(long, requires = "trace", help_heading = "Trace")]
     pub fold: bool,
     /// Omit the pauses that the program made between requests

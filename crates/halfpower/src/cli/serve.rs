@@ -30,14 +30,14 @@ pub struct ServeArgs {
     /// Listen on a new Unix socket at this path instead
     #[arg(long, value_name = "PATH", conflicts_with = "listen")]
     pub unix: Option<PathBuf>,
-    /// Allow --listen with an address that other machines can reach; the pages and the
-    /// token are not encrypted
+    /// Allow --listen with an address that other machines can reach; the pages, and the token that
+    /// gives access to them, are not encrypted
     #[arg(long)]
     pub allow_remote: bool,
     /// Print only the address, warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }
@@ -69,7 +69,7 @@ pub struct ReportArgs {
     /// (default: halfpower-pages)
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }

@@ -19,8 +19,9 @@ pub const NO_DATABASE: &str = "none";
   halfpower simulate --system ./mine.toml --set drive.rotation=10000 --rw randread
 
 Time is virtual: a trial takes as long as this machine needs to compute it. The same system, flags
-and seed give identical results. Lists give one point per combination, as with sweep. Results are
-stored only if --db names a database. Exit code 1 if a run would violate a physical limit.")]
+and seed give identical results. If flags have lists of values, each combination of the values is
+one point, as with sweep. Results are stored only if --db names a database. Exit code 1 if a run
+would violate a physical limit.")]
 pub struct SimulateArgs {
     /// Built-in system, or a system file (./mine.toml)
     #[arg(long, value_name = "NAME|FILE", help_heading = "System")]
@@ -65,7 +66,8 @@ fn simulated(arg: Arg) -> Arg {
             .value_name("preallocated|extend")
             .help("preallocated: blocks are already written; extend: writes grow a new file"),
         "size" => arg.help(
-            "Part of the file to access (default: the whole file); the file is as large as needed",
+            "Size of the region to access (default: the whole file); a file that is too small is \
+             enlarged",
         ),
         "direct" => arg.help("Bypass the system's file cache (default: as configured)"),
         "db" => arg.default_value(NO_DATABASE),

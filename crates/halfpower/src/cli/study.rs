@@ -21,8 +21,9 @@ use crate::cli::CommonArgs;
   halfpower study network nbd://SERVER/disk --peer SERVER:7750 --peer-key halfpower-peer.key
 
 In a directory, a test file is created and removed afterwards. Existing files and devices are only
-read unless --overwrite or --destroy-data-on names them; write tests that are left out are reported.
-The results are written to halfpower.db and halfpower-study.html in the current directory.")]
+read unless --overwrite or --destroy-data-on names them. The report names the write tests that were
+left out for this reason. The results are written to halfpower.db and halfpower-study.html in the
+current directory.")]
 pub struct StudyArgs {
     /// Names of studies or paths of plan files, separated by commas; or all
     #[arg(value_name = "NAME", required_unless_present = "list")]
@@ -60,11 +61,12 @@ pub struct StudyArgs {
     /// The key file of the halfpower peer, copied from the server
     #[arg(long, value_name = "FILE", requires = "peer", help_heading = "Server")]
     pub peer_key: Option<PathBuf>,
-    /// Path of the targets' file in the folder of the halfpower peer; the peer also reads this file
-    /// directly, for comparison
+    /// Path of the file that the targets access, relative to the folder of the halfpower peer; the
+    /// peer also reads this file directly, for comparison
     #[arg(long, value_name = "PATH", requires = "peer", help_heading = "Server")]
     pub peer_path: Option<String>,
-    /// Price of each target, in any currency: 209 or 209,534
+    /// Prices of the targets in any currency, separated by commas: for two targets, 209,534 means
+    /// 209 and 534
     #[arg(long, value_name = "PRICE,..", value_delimiter = ',', help_heading = "Target facts")]
     pub price: Vec<f64>,
     /// Electrical power of each target in watts, separated by commas

@@ -12,15 +12,16 @@ use crate::cli::OutputArgs;
 #[derive(Args, Debug, Clone)]
 #[command(after_help = "Examples:
   halfpower tune                       the storage of this directory, for reads and writes
-  halfpower tune /data --plan          print what would be read and written, and do nothing
+  halfpower tune /data --plan          only print what would be read and written
   halfpower tune /dev/nvme1n1          a device, for reads only
   halfpower tune . --no-store --json   print all measured settings; save nothing
 
-Finds the cheapest request size and depth for sequential direct I/O within 3% of the best rate: the
-setting with the least memory (request size x depth), then with the least CPU. All promising
-settings are measured in several rounds, in random order, for less than 5 s in total, and medians
-are compared. The result is saved for the device in $XDG_STATE_HOME/halfpower/tune.toml (default
-~/.local/state/..), and used by cat, checksum, copy and every program that uses seqio.
+Finds the cheapest setting (request size and depth) for sequential direct I/O. Of all settings whose
+rate is within 3% of the best rate, the cheapest is the one that needs the least memory (request
+size x depth). If several need the same memory, it is the one that needs the least CPU time. All
+promising settings are measured in several rounds, in random order, for less than 5 s in total, and
+medians are compared. The result is saved for the device in $XDG_STATE_HOME/halfpower/tune.toml
+(default ~/.local/state/..), and used by cat, checksum, copy and every program that uses seqio.
 
 In a directory, a test file is created and removed afterwards. A file or device is only read, unless
 --overwrite or --destroy-data-on names it.")]

@@ -45,7 +45,7 @@ pub struct WatchArgs {
     /// Size of the buffer for events, a power of two; use a larger buffer if events are lost
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size, default_value = "64m")]
     pub buffer: u64,
-    /// Compare with a stored survey of the same device: the number of its run, or latest
+    /// Compare with a stored survey of the same device; RUN is the number of its run, or latest
     #[arg(long, value_name = "RUN", group = "survey_run")]
     pub against: Option<String>,
     /// Survey this folder or device first (as survey --quick, about 20 s), and compare with the
@@ -64,7 +64,7 @@ pub struct WatchArgs {
     /// Print only the report, warnings and errors
     #[arg(long, short)]
     pub quiet: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
     /// The command and its arguments
@@ -81,7 +81,7 @@ pub struct WatchArgs {
   halfpower trace t.parquet --export fio-iolog --output t.log   for fio --read_iolog
 
 Reads trace files of halfpower watch, and: csv (as exported), fio-iolog (version 2 and 3), blkparse
-(text), blktrace (the files NAME.blktrace.CPU, named by one of them), strace (-f -ttt -T), msr (MSR
+(text), blktrace (the files NAME.blktrace.CPU; specify one of them), strace (-f -ttt -T), msr (MSR
 Cambridge), systor17, alibaba and tencent (published block traces). The format is recognised from
 the content.")]
 pub struct TraceArgs {
@@ -98,7 +98,7 @@ pub struct TraceArgs {
     /// watch)
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Compare with a stored survey of the same device: the number of its run, or latest
+    /// Compare with a stored survey of the same device; RUN is the number of its run, or latest
     #[arg(long, value_name = "RUN", conflicts_with = "export")]
     pub against: Option<String>,
     /// The database that contains the survey
@@ -110,7 +110,7 @@ pub struct TraceArgs {
     /// Print one JSON document instead of text
     #[arg(long, conflicts_with = "export")]
     pub json: bool,
-    /// Print what would be done and do nothing
+    /// Only print what would be done
     #[arg(long)]
     pub plan: bool,
 }

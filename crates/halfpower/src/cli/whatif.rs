@@ -17,16 +17,18 @@ use crate::cli::replay::{HabitArgs, TraceLoadArgs};
   halfpower whatif sata-ssd --trace trace.parquet --flush-every 16
   halfpower whatif ./disk.toml --trace trace.parquet --buffered --cache 4g
 
-Prints throughput before and after, from closed-form bounds and from simulation; the bottleneck; the
-sensitivity to each parameter of the system; and which of the important parameters are only assumed.
-Buffered writes include the flush, as with run. Without a volume, each disk's file gets the whole
-load. With --trace, the requests of a watched program are simulated, before and after the change.
-The trace does not show whether the program could be changed in this way.")]
+Prints the throughput before and after the change, from closed-form bounds and from simulation; the
+bottleneck; the sensitivity to each parameter of the system; and which of the important parameters
+are only assumed. The time of buffered writes includes the flush, as with run. Without a volume,
+each disk has its own file, and each file gets the whole load. With --trace, the requests of a
+watched program are simulated, before and after the change. The trace does not show whether the
+program is able to issue its requests in the changed way.")]
 pub struct WhatifArgs {
     /// Built-in system, or a system file
     #[arg(value_name = "SYSTEM")]
     pub system: String,
-    /// Values that replace those of the system file, before and after the change, such as disks=4
+    /// Replace values of the system file, such as disks=4, in the original and in the changed
+    /// system
     #[arg(long, value_name = "KEY=VALUE", num_args = 1.., value_delimiter = ',',
           help_heading = "Before")]
     pub given: Vec<String>,

@@ -103,11 +103,12 @@ mod tests {
             prop_assert_eq!(sections, model.workloads.len() + 1);
             let wishes = Wishes { serial: true, ..Wishes::default() };
             let runs = schedule::plan(&jobs.unwrap(), &wishes, &Host);
-            // The job file may use two features of fio that halfpower does not have: several
-            // sequential requests at each random offset, and read and write rates that differ from
-            // the mix. The rates can differ because they are whole requests per second.
+            // The job file may use two features of fio that halfpower does not have. The first is
+            // several sequential requests at each random offset. The second is rate limits of
+            // reads and writes whose ratio differs from rwmixread, because the job file rounds the
+            // rates to whole requests per second.
             let why = runs.err().map(|failure| failure.message).unwrap_or_default();
-            let of_fio = ["several sequential requests", "rates of reads and writes that differ"];
+            let of_fio = ["several sequential requests", "rate limits of reads and writes"];
             let is_of_fio = of_fio.iter().any(|what| why.contains(what));
             prop_assert!(why.is_empty() || is_of_fio, "{why}\n{text}");
         }

@@ -90,7 +90,7 @@ fn remove_unfinished_copies(args: &CleanArgs) -> Removed {
         let what = match leftover.resumable_bytes {
             Some(bytes) => {
                 format!(
-                    "{path} (an unfinished copy with {} of data, which --resume could continue)",
+                    "{path} (an unfinished copy that --resume could continue; {} copied so far)",
                     units::size(bytes)
                 )
             }

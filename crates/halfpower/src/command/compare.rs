@@ -185,10 +185,10 @@ fn measured(args: &CompareArgs, interrupt: &Interrupt) -> Outcome<Option<Vec<Com
     let rounds = units::counted(u64::from(found.rounds), "round");
     let (until, budget) = (100.0 * args.until, units::time(args.budget as f64));
     lab.console.say(match (found.is_narrow, lab.interrupt.is_set()) {
-        (true, _) => format!("{rounds}: the ratio of the rates is known within {until}%"),
+        (true, _) => format!("{rounds}: the ratio of the rates is known to within {until}%"),
         (false, true) => format!("interrupted after {rounds}"),
         (false, false) => format!(
-            "{rounds} in {budget}: the ratio of the rates is not known within {until}%; use a \
+            "{rounds} in {budget}: the ratio of the rates is not known to within {until}%; use a \
              longer --budget, or a shorter --runtime on each side"
         ),
     });

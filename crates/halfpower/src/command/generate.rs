@@ -81,7 +81,8 @@ fn schema_of(verb: &str) -> Option<String> {
 }
 
 fn schema<T: schemars::JsonSchema>() -> String {
-    // A schema for input, which is the default, would make fields with a default value optional.
+    // By default, schemars generates a schema for input, in which fields with a default value are
+    // optional. In a schema for output, these fields are required.
     let settings = SchemaSettings::draft2020_12().for_serialize();
     json::print(&settings.into_generator().into_root_schema_for::<T>())
 }

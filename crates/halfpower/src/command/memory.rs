@@ -47,7 +47,7 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
         if let Some(kernel) = kernels.iter().find(|kernel| !isa.has(**kernel)) {
             return Err(Failure::usage(format!(
                 "--kernel {kernel}: this CPU has no vector instructions that bypass the caches; \
-                 drop this kernel"
+                 remove {kernel} from --kernel"
             )));
         }
         spec.kernels = kernels;
@@ -62,7 +62,9 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
         let counts = units::parse_list(list, number);
         let counts = counts.map_err(|e| Failure::usage(format!("--threads {list}: {e}")))?;
         if counts.iter().any(|count| !(1..=THREADS_MAX).contains(count)) {
-            return Err(Failure::usage(format!("--threads {list}: use 1 to {THREADS_MAX}")));
+            return Err(Failure::usage(format!(
+                "--threads {list}: each number of threads must be from 1 to {THREADS_MAX}"
+            )));
         }
         spec.threads = counts.into_iter().map(|count| count as usize).collect();
     }
@@ -73,7 +75,7 @@ fn spec(args: &MemoryArgs) -> Outcome<MemorySpec> {
     }
     if args.offset >= 4096 || !args.offset.is_multiple_of(8) {
         return Err(Failure::usage(format!(
-            "--offset {}: use a multiple of 8 below 4096",
+            "--offset {}: use a multiple of 8 bytes, below 4096 bytes",
             args.offset
         )));
     }

@@ -51,7 +51,8 @@ impl Model {
         if needs_system {
             return Err(Failure::usage(
                 "--set, --speed and --path-cost need a simulated system, such as \
-                 sim:nt4-ultrawide; write the properties of a reference device after truth:",
+                 sim:nt4-ultrawide; write the properties of a reference device into the target, \
+                 such as truth:fixed=1ms",
             ));
         }
         let truth = truth::parse_truth(text).map_err(Failure::usage)?;
@@ -111,7 +112,7 @@ impl Model {
         };
         let [read, write] = path.fixed_ns.map(units::time);
         console.say(format!(
-            "overhead of this machine, which is subtracted from each request: {read} per read, \
+            "this machine's own overhead is subtracted from each request: {read} per read, \
              {write} per write"
         ));
         let speed = args.speed.unwrap_or(1.0);
@@ -148,8 +149,8 @@ pub fn execute(args: &MountArgs) -> Outcome {
     let (faults, size_bytes) = (faults_of(args)?, model.size_bytes(args)?);
     if args.plan {
         let (size, file) = (units::size(size_bytes), args.folder.join(FILE_NAME));
-        console::data(&format!("serve {}, {size}, {}", file.display(), model.describe(args)));
-        console::data("the content of the file is kept in memory; nothing was done");
+        console::data(&format!("would serve {}, {size}, {}", file.display(), model.describe(args)));
+        console::data("would keep the content of the file in memory; nothing was done");
         return Ok(Exit::Ok);
     }
     // A second signal must not end the program before the file is unmounted.

@@ -1,5 +1,5 @@
-//! `halfpower report`: regenerates the page of a stored survey with the analysis of this version.
-//! With `--all`, writes a gallery of all runs. The database is only read.
+//! `halfpower report`: regenerates the page of a stored survey with the analysis code of this
+//! version of halfpower. With `--all`, writes a gallery of all runs. The database is only read.
 
 use std::path::PathBuf;
 

@@ -31,8 +31,8 @@ pub fn execute(args: &RestoreArgs) -> Outcome {
         return Err(Failure::failed("restoring needs root; run as root"));
     }
     Err(Failure::failed(
-        "some settings could not be restored; set the settings listed above by hand, then run \
-         halfpower restore again",
+        "some settings could not be restored; restore the settings listed above as failed by \
+         hand, then run halfpower restore again to delete the record of these settings",
     ))
 }
 
@@ -46,7 +46,8 @@ fn restore(entry: &Entry, recorded: Recorded, plan: bool) -> bool {
             let file = recorded.file().display();
             let remedy = settings::WHEN_ABSENT;
             let text = format!(
-                "not restored: {what}; {remedy}, or remove {file} to keep the changed setting"
+                "not restored: {what}; {remedy}; to keep the changed setting instead, remove the \
+                 file {file}"
             );
             console::data(&text);
             return true;

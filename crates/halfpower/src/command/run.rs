@@ -1,5 +1,5 @@
-//! `halfpower run` and `halfpower sweep`: measure one workload, or all combinations of lists of
-//! parameters. `simulate` uses the same code.
+//! `halfpower run` measures one workload. `halfpower sweep` measures all combinations of the values
+//! in lists of parameters. `halfpower simulate` uses the same code.
 
 use analysis::units;
 use ioengine::Caching;
@@ -34,9 +34,10 @@ use crate::cli::{CommonArgs, RunArgs};
 pub enum Form {
     /// `run`: one workload is measured.
     Run,
-    /// `sweep`: all combinations of the lists are measured.
+    /// `sweep`: all combinations of the listed values are measured.
     Sweep,
-    /// `simulate`: all combinations of the lists are simulated, and the resource usage is printed.
+    /// `simulate`: all combinations of the listed values are simulated, and the resource usage is
+    /// printed.
     Simulate,
 }
 
@@ -133,11 +134,11 @@ fn measure_and_print(request: &Request<'_>, job: &Job, lab: &Lab, made: &[Change
     begin(&mut recorder, request, (&host, made), &facts)?;
     let rounds = Rounds { trials: job.trials, soaker: job.soaker, seed: job.base.seed };
     let (mut points, measured) = rounds::measure(lab, &rounds, settings, &mut recorder);
-    // If a rank was lost, the points that were measured before are still stored and printed.
+    // If a rank was lost, the points that were measured before the loss are stored and printed.
     let lost = lab.check_ranks();
     if let (Err(failure), Ok(())) = (measured, &lost) {
-        // The first failure is returned. A failure of the database is only a warning, and is not
-        // printed if its message is the same.
+        // The failure of the measurement is returned. If the database also fails, its message is
+        // printed as a warning, unless both messages are the same.
         match recorder.finish(RunState::Failed, None, None) {
             Err(also) if also.message != failure.message => lab.console.warn(&also.message),
             _ => {}

@@ -21,10 +21,10 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
     let console = Console::new(args.output.quiet);
     if args.output.plan {
         console::data(
-            "mount reference devices (FUSE files with their content in memory) in the folder for \
-             temporary files; as root, also create a loop device on a sparse image there; measure \
-             one device after another, for about a minute in total; remove all devices; nothing \
-             was done",
+            "would mount reference devices (FUSE files with their content in memory) in the folder \
+             for temporary files and, as root, also create a loop device on a sparse image there; \
+             would then measure one device after another, for about a minute in total, and remove \
+             all devices; nothing was done",
         );
         return Ok(Exit::Ok);
     }
@@ -54,13 +54,14 @@ pub fn execute(args: &SelftestArgs) -> Outcome {
         return Ok(Exit::Ok);
     }
     console.warn(format!(
-        "selftest failed: {failed} of {all} quantities are outside their limits; run \
-         halfpower soak -- sleep 5 to check whether other programs are running, then try again"
+        "selftest failed: {failed} of {all} quantities are outside their limits; to check whether \
+         other programs are running, run 'halfpower soak -- sleep 5'; then try again"
     ));
     Ok(Exit::Invalid)
 }
 
-/// Returns the groups of quantities whose name contains `word`, or all groups without a word.
+/// Returns the groups with a name that contains `word`, or all groups if `word` is None. If no name
+/// contains `word`, returns a usage error.
 fn wanted(word: Option<&str>) -> Outcome<Vec<(&'static str, Group)>> {
     let contains = |name: &str| word.is_none_or(|word| name.contains(word));
     let groups: Vec<_> = GROUPS.into_iter().filter(|(name, _)| contains(name)).collect();
@@ -74,7 +75,8 @@ fn wanted(word: Option<&str>) -> Outcome<Vec<(&'static str, Group)>> {
     Ok(groups)
 }
 
-/// Returns the kind of reference device: the value of `--device`, or FUSE if it is available.
+/// Returns the kind of reference device: the value of `--device`. Without `--device`, the kind is
+/// FUSE. If FUSE is not available, prints a warning and returns the kind `delay`.
 fn source(args: &SelftestArgs, console: &Console) -> Source {
     if let Some(source) = args.device {
         return source;

@@ -57,11 +57,13 @@ fn plan(args: &SoakArgs, command: &str) -> Outcome {
     let cpus = affinity::allowed_cpus();
     if !args.unsoaked {
         let settle = units::time(args.settle as f64);
-        console::data(&format!("start an idle-priority spinner on each of the CPUs {cpus:?}"));
         console::data(&format!(
-            "measure the background load for {settle} before and after the command"
+            "would start an idle-priority spinner on each of the CPUs {cpus:?}"
+        ));
+        console::data(&format!(
+            "would measure the background load for {settle} before and after the command"
         ));
     }
-    console::data(&format!("run {command}; nothing was done"));
+    console::data(&format!("would run {command}; nothing was done"));
     Ok(Exit::Ok)
 }

@@ -72,7 +72,8 @@ pub fn sweep(args: &RunArgs, (path, text): &(PathBuf, String)) -> Outcome {
     command::execute(vec![requested], &options)
 }
 
-/// Returns the options of a study, set from the flags of every subcommand that measures.
+/// Returns the options of a study, with the values of the flags that all measuring subcommands
+/// share. The callers set the other options.
 fn options(targets: Vec<PathBuf>, common: &CommonArgs) -> StudyOptions {
     StudyOptions {
         targets,
@@ -93,7 +94,8 @@ fn options(targets: Vec<PathBuf>, common: &CommonArgs) -> StudyOptions {
     }
 }
 
-/// Returns the peer on the server. clap accepts `--peer` and `--peer-key` only together.
+/// Returns the address and the key file of the peer, and the path of the file that the peer reads.
+/// None without `--peer`. clap accepts `--peer` and `--peer-key` only together.
 fn peer(args: &StudyArgs) -> Option<PeerAddress> {
     let (address, key_file) = (args.peer.clone()?, args.peer_key.clone()?);
     Some(PeerAddress { address, key_file, path: args.peer_path.clone() })

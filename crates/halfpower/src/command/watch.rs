@@ -136,7 +136,7 @@ fn plan(args: &WatchArgs) -> Outcome {
     if let Some(target) = &args.survey {
         console::data(&format!("survey {} in about 20 s, with a test file", target.display()));
     }
-    console::data("load BPF programs that record I/O system calls and block requests");
+    console::data("load BPF programs that record I/O system calls and block-layer requests");
     if let Some(target) = &args.target {
         console::data(&format!("watch all programs that use {}", target.display()));
     } else if args.pid.is_empty() {

@@ -77,7 +77,7 @@ fn plan(args: &WhatifArgs, question: &Question) {
     console::plan_to_print();
 }
 
-/// Returns the settings of the system that the flags change, as `KEY=VALUE`.
+/// Returns the changes of system settings that the flags request, as `KEY=VALUE`.
 fn settings(args: &WhatifArgs) -> Vec<String> {
     let direct = args.direct.then(|| "caching=direct".to_owned());
     let buffered = args.buffered.then(|| "caching=buffered".to_owned());
@@ -151,8 +151,9 @@ fn workload_of(
     if needed_bytes > description.system()?.setup.file_size {
         description.set("file_size", &needed_bytes.to_string()).map_err(|_| {
             Failure::usage(format!(
-                "the trace needs a file of {needed_bytes} bytes, and the file of this system \
-                 cannot be enlarged; add --fold"
+                "the trace needs a file of {needed_bytes} bytes, but the file of the simulated \
+                 system is smaller and cannot be enlarged; add --fold, which moves requests \
+                 that are beyond the end into the file"
             ))
         })?;
     }
@@ -197,7 +198,8 @@ fn load(args: &WhatifArgs, system: &Description, size: u64, depth: u32) -> Outco
     let requests =
         (REQUESTS / files).max(REQUESTS_PER_FILE).max(REQUESTS_PER_OUTSTANDING * outstanding);
     // The closed-form bounds hold only if each byte is accessed at most once. The amount of data is
-    // therefore limited to the region, unless that would be too few requests.
+    // therefore limited to the size of the region. A region with room for fewer than
+    // REQUESTS_PER_FILE requests is accessed several times instead.
     let bytes = if region_bytes >= REQUESTS_PER_FILE * size {
         region_bytes.min(requests * size)
     } else {

@@ -28,7 +28,8 @@ pub fn sqlio(data: &[u8]) {
         return;
     };
     let words = ["halfpower", "run"].into_iter().chain(found.words.iter().map(String::as_str));
-    let cli = Cli::try_parse_from(words.map(OsString::from)).expect("each word is a flag of run");
+    let cli =
+        Cli::try_parse_from(words.map(OsString::from)).expect("halfpower run accepts each word");
     let Verb::Run(args) = cli.verb else { unreachable!("the subcommand is run") };
     assert!(args.common.overwrite.is_empty() && args.common.destroy_data_on.is_empty());
     assert!(args.targets.is_empty(), "a flag's value was parsed as a target");

@@ -133,8 +133,8 @@ fn a_file_that_cannot_be_written_whole_is_not_there_and_the_result_is_printed() 
     );
     let disks = place.halfpower("calibrate --system sata-hdd-7200 --out my.toml");
     disks.with_code(2).says("has rotating disks, which cannot be fitted", "sata-ssd");
-    // The limit of 4 KiB is large enough for stdout, which is a file here, but not for the system
-    // file.
+    // The maximum file size (ulimit -f) is 4 KiB. This is enough for stdout, which is a file here,
+    // but too little for the system file.
     let line = "calibrate --quiet --out my.toml";
     let program = place.command(line);
     let mut limited = Command::new("bash");

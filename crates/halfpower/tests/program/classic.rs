@@ -136,7 +136,7 @@ fn a_flag_that_means_nothing_here_gets_one_clear_line() {
         ("-kX data", "-kR", "--help"),
         ("-frandom -i8 data", "-i8", "drop -i"),
         ("data data2", "without -o", "use -o1"),
-        ("-Fparams", "differ", "make them alike"),
+        ("-Fparams", "differ", "specify the same values for all files"),
         ("-Fnone", "-Fnone", "directly after -F"),
         ("-t300 data", "1 to 256", "--help"),
         ("data --note a,b", "commas", "remove them"),
@@ -215,8 +215,8 @@ fn cmdgen_writes_tests_that_run_in_each_of_its_styles() {
     let run = place.does(set).stdout;
     let sqlio = place.does(&format!("{set} --as sqlio")).stdout;
     assert_eq!((run.lines().count(), sqlio.lines().count()), (4, 4));
-    // Each label is quoted and contains a space. It is replaced, because the test splits the line
-    // at spaces.
+    // The test splits each command line at spaces. The quoted labels contain spaces, so the test
+    // replaces the labels first.
     let typed = |line: &str| {
         let line = line.strip_prefix("halfpower ").unwrap();
         line.replace("'new-new H sync'", "sync").replace("'new-new H async'", "async")
@@ -282,8 +282,8 @@ fn diskcache_finds_a_cache_hit_faster_than_the_medium_on_a_device_that_has_a_cac
         place.document(&format!("classic diskcache {device} --quick --size 4m --no-store"));
     let rows = list(&document["rows"]);
     assert_eq!(rows.len(), 8);
-    // Requests below 8 KiB are smaller than a block of the device's cache, so some sequential reads
-    // hit the cache too.
+    // Several sequential reads of less than 4 KiB share a 4 KiB block, so some of these reads hit
+    // the device's cache. Only requests of at least 8 KiB are checked.
     for row in rows.iter().filter(|row| whole(&row["request_bytes"]) >= 8 * KIB) {
         let (same, ordered) = (real(&row["same_block_ns"]), real(&row["sequential_ns"]));
         assert!(same < ordered, "a cache hit is not faster: {row}");

@@ -3,7 +3,8 @@
 
 use crate::fixture::{MIB, Place, list, or_skip, real, text, whole};
 
-/// Runs on simulated systems, whose results are the same on every machine and in every trial.
+/// Command lines of runs on simulated systems. Their results are the same on every machine and in
+/// every trial.
 const SLOW: &str = "run sim:sata-hdd-7200 --rw randread --bs 8k --size 64m --trials 2 --quiet";
 const FAST: &str = "run sim:sata-ssd --rw randread --bs 8k --size 64m --trials 2 --quiet";
 
@@ -163,7 +164,7 @@ fn the_odd_one_of_a_fleet_is_named_with_what_distinguishes_it() {
     // A database that is listed twice must count once.
     let line = format!("fleet{databases} disk1.db --html fleet.html");
     place.does(&line).prints("1 of 7 hosts are odd").prints("slower in 1 of 1 workload");
-    place.does(&line).prints("= 5400 (1 of 7 hosts").prints("6 other hosts: no difference");
+    place.does(&line).prints("= 5400 (on 1 of 7 hosts").prints("6 other hosts: no difference");
     let page = std::fs::read_to_string(place.path("fleet.html")).unwrap();
     assert!(page.contains("5400") && page.contains("<svg"), "no chart");
     place.does("fleet disk1.db disk2.db").prints("needs 5 hosts");

@@ -458,8 +458,8 @@ fn trace_lines(verb: &str, files: &[&str]) -> Vec<String> {
     lines.collect()
 }
 
-/// Returns command lines of `report` that write to paths of existing files, and command lines of
-/// `serve` with a socket at such a path. With a socket at a new path, the server would not end.
+/// Returns command lines of `report` or `serve` that use existing files as pages, databases and
+/// sockets. New paths are not used as sockets, because `serve` would start and not end.
 fn page_lines(verb: &str, files: &[&str]) -> Vec<String> {
     if verb == "serve" {
         let old = files.iter().filter(|file| **file != "new.db");
@@ -529,8 +529,8 @@ fn fio_lines(treasure: &Treasure, dice: &mut Dice) -> Vec<String> {
     named.map(line).collect()
 }
 
-/// Returns command lines of `study`: `count` writing studies on each target, and all studies on one
-/// file.
+/// Returns one command line of `study` for each target, and one that runs all studies on a file.
+/// Each command line for a target runs `count` studies, all of which write.
 fn study_lines(treasure: &Treasure, count: usize) -> Vec<String> {
     let quick = "--quick --size 1m --runtime 1ms --trials 1 --html new.html";
     let mut turn = WRITING.iter().cycle();
@@ -551,7 +551,7 @@ fn classic_lines(treasure: &Treasure, dice: &mut Dice, files: &[&str]) -> Vec<St
         format!("{tests} -kW {caching} {target} {consent} --no-store --allow-holes")
     });
     let mut lines: Vec<String> = written.collect();
-    // `--csv` would create a new file and leave it behind, so `new.db` is left out.
+    // `new.db` does not exist. `--csv new.db` is left out, because it would leave a file behind.
     let old = files.iter().filter(|file| **file != "new.db");
     lines.extend(old.map(|file| format!("{tests} -BY plain --no-store --csv {file}")));
     lines.extend(files.iter().map(|file| format!("{tests} -BY plain --db {file}")));
@@ -575,8 +575,9 @@ fn without_permission_nothing_that_exists_is_changed_by_thousands_of_lines() {
     nothing_is_changed(10 * LINES, WRITING.len());
 }
 
-/// Runs the command lines of all subcommands: `workloads` command lines of `run`, and `studies`
-/// studies on each target.
+/// Runs the command lines of all subcommands, and checks that no existing file changes. `workloads`
+/// is the number of command lines of `run`. The subcommands `sweep` and `survey` each have half as
+/// many command lines. `studies` is the number of studies on each target.
 fn nothing_is_changed(workloads: usize, studies: usize) {
     let treasure = or_skip!(Treasure::new());
     let mut dice = Dice(0x5afe);

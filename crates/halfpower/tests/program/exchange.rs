@@ -90,8 +90,9 @@ fn the_logs_of_fio_become_the_intervals_of_its_job() {
         let (id, trial) = store.trials(points[0].0).unwrap().remove(0);
         let bytes: u64 = store.series(id).unwrap().iter().map(|part| part.bytes).sum();
         let all = trial.bytes;
-        // fio does not log an incomplete last interval, so the share may be below 1. With only one
-        // of the two logs, the share would be about half.
+        // `share` is the fraction of the transferred bytes that the intervals of the logs contain.
+        // fio does not log an incomplete last interval, so `share` may be below 1. If the logs of
+        // only one of the two jobs were imported, `share` would be about half.
         let share = bytes as f64 / all as f64;
         assert!((0.6..1.05).contains(&share), "{share} of {all} bytes are in the intervals");
         let theirs = std::fs::read_to_string(place.path("a.json")).unwrap();

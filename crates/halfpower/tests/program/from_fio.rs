@@ -82,7 +82,7 @@ fn what_exists_is_written_only_with_permission_whatever_the_job_says() {
 fn one_job_that_cannot_run_stops_all_before_anything_is_done() {
     for (job, cause, remedy) in [
         ("rw=randtrim", "job.fio:7: rw=randtrim: halfpower does not support trims", "remove"),
-        ("exec_prerun=touch evil", "job.fio:7: exec_prerun=touch evil", "never run"),
+        ("exec_prerun=touch evil", "job.fio:7: exec_prerun=touch evil", "running commands"),
         ("ioengine=net", "job.fio:7: ioengine=net", "use sync"),
         ("filename=/dev/null", "job.fio:5: job 'b': /dev/null", "specify a regular file"),
         ("directory=gone", "job.fio:5: job 'b': gone does not exist", "specify an existing file"),

@@ -337,7 +337,7 @@ fn settings_that_cannot_be_changed_are_errors_that_change_nothing() {
         ("--scheduler bogus", 2, "--scheduler bogus", "use one of these"),
         ("--read-ahead 1000", 2, "--read-ahead", "use 128k"),
         ("--read-ahead 63k", 2, "--read-ahead", "use 128k"),
-        ("--scheduler mq-deadline --nr-requests 1000000", 1, "nr_requests of", "drop its flag"),
+        ("--scheduler mq-deadline --nr-requests 1000000", 1, "nr_requests of", "drop the flag"),
     ] {
         let ended = place.halfpower(&format!("run {path} --size 1m --no-store {flags}"));
         ended.with_code(code).says(cause, remedy);

@@ -73,8 +73,8 @@ impl Network {
             ip(&format!("-n {name} link set lo up"))?;
             ip(&format!("-n {name} link set link0 up"))?;
             ip(&format!("-n {switch} link set port{number} master bridge up"))?;
-            // The sender of the read data limits the rate: the server on its own link, and the
-            // switch on the links of the hosts.
+            // The server sends the data of reads to the hosts. Each link is limited at the sending
+            // end: the server limits its own link, and the switch limits the links of the hosts.
             let sender = match number {
                 0 => format!("-n {name} qdisc add dev link0"),
                 _ => format!("-n {switch} qdisc add dev port{number}"),

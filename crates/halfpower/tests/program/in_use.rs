@@ -63,7 +63,7 @@ fn swap_is_never_written_be_it_a_device_a_partition_or_a_file() {
     let file = place.file("swap", 8 * MIB);
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600)).unwrap();
     let _swap = or_skip!(Swap::on(file.to_str().unwrap()));
-    never_written(file.to_str().unwrap(), "is in use as swap", "swapon");
+    never_written(file.to_str().unwrap(), "is in use as swap", "swapoff");
 }
 
 #[test]
@@ -128,7 +128,8 @@ fn a_consent_is_for_the_real_device_and_not_for_an_alias_of_it() {
         for target in [alias.to_string(), device.path().to_owned()] {
             let line = format!("run {target} --rw write --bs 64k --size 64k --trials 1 --no-store");
             let wrong = format!("--destroy-data-on={alias} --overwrite={alias}");
-            // While other tests look for a free loop device, losetup opens this one for a moment.
+            // While other tests look for a free loop device, losetup opens this device for a
+            // moment. The error message then names losetup, and the attempt is repeated.
             let ended = measure_until(
                 || place.halfpower(&format!("{line} {wrong}")),
                 |ended| !ended.stderr.contains("is open for writing in losetup"),

@@ -128,7 +128,8 @@ fn an_interrupt_as_soon_as_a_file_appears_is_not_lost_and_leaves_order() {
     for _ in 0..100 {
         let place = Place::new();
         let running = place.start("run . --rw randrw --size 16m --time-based --runtime 1");
-        // The shell is already running when the file appears, so that the signal is sent at once.
+        // The shell is started before the test file appears. It waits for a line of input, so that
+        // it can then send the signal at once.
         let kill = format!("read order; kill -INT {}", running.child.id());
         let mut shell = Command::new("sh");
         let mut shell = shell.args(["-c", &kill]).stdin(Stdio::piped()).spawn().unwrap();

@@ -1,5 +1,5 @@
-//! Tests reference devices, whose behaviour follows a formula: within the process, as a file that
-//! is served over FUSE, and as a loop device on this file.
+//! Tests reference devices. Their behaviour follows a formula. A reference device runs within the
+//! process, is served over FUSE as a file, or is a loop device on this file.
 //!
 //! Exact results are tested by `halfpower selftest` and by unit tests in virtual time. These tests
 //! compare results with wide margins, because other tests run at the same time.

@@ -15,16 +15,16 @@ use serde_json::Value;
 use crate::fixture::{Place, list, or_skip, pause, real, whole};
 use crate::json::Schema;
 
-/// Number of pairs of executions per attempt. The result of an attempt is the median over its pairs
-/// of (bandwidth of halfpower / bandwidth of the other program).
+/// Number of pairs of executions per attempt. Each pair gives a ratio: bandwidth of halfpower
+/// divided by bandwidth of the other program. The result of an attempt is the median ratio.
 const PAIRS: usize = 7;
 /// Maximum number of attempts.
 const ATTEMPTS: usize = 5;
 /// Maximum difference between the result of an attempt and 1.
 const BAR: f64 = 0.1;
-/// Size of each of the three arrays of the triad (MiB), far larger than a cache.
+/// The triad has three arrays of this size (MiB), which is far larger than a cache.
 const TRIAD_MIB: usize = 32;
-/// Size of each of the two arrays of the copy (MiB).
+/// The copy has two arrays of this size (MiB).
 const COPY_MIB: usize = 48;
 
 /// A plain triad in C, with default pages and page-aligned arrays. The compiler chooses the loads
@@ -253,8 +253,8 @@ fn what_cannot_be_measured_is_refused_with_the_remedy() {
 
 #[test]
 fn an_order_to_stop_keeps_what_was_measured() {
-    // The load of the machine determines when the first result is available, so several delays are
-    // tried.
+    // The load of the machine determines when the first result is available. The test therefore
+    // runs the program up to three times and interrupts each run later than the run before it.
     let after = |milliseconds| {
         let place = Place::new();
         let running = place.start("memory --json --quiet");

@@ -17,7 +17,8 @@ use serde_json::Value;
 
 use crate::fixture::{Place, list, or_skip, temporary_folder, text};
 
-/// The views of a page: name and theme, file, and width (pixels).
+/// The views of a page: name (ends with the theme), name of the HTML file without `.html`, and
+/// width (pixels).
 const VIEWS: [(&str, &str, u32); 5] = [
     ("wide light", "screen", 1280),
     ("wide dark", "screen", 1280),

@@ -258,7 +258,8 @@ fn competing_streams_are_those_of_all_ranks() {
         "study competing . --mpi --quick --size 16m --runtime 0.2 --trials 2 --json --quiet";
     let (ended, text) = on_all_ranks(2, &place, words, |_, _| {}, || {});
     assert!([0, 5].contains(&ended[0].code) && ended[1].code == 0, "{ended:?}: {text}");
-    // Two trials of each of the three streams alone are stored. Trials of several streams are not.
+    // Each of the three streams is measured alone in two trials, which are stored. Trials with
+    // several streams at once are not stored.
     assert_eq!(stored_trials_are_sums(&place, 2), 6);
     let document = document(&text);
     let readings = list(&document["studies"][0]["readings"]);

@@ -108,7 +108,7 @@ fn a_trace_that_does_not_fit_is_refused_with_the_remedy() {
     assert_eq!(requests(&folded, "read"), 30);
     // Some requests are beyond the given size. They must not be moved silently to smaller offsets.
     let short = place.cannot("replay t.csv . --no-store --size 1m --direct=0").with_code(2);
-    short.says("the trace needs", "--fold, or a larger --size");
+    short.says("the trace needs", "--fold, or use a larger --size");
     place
         .cannot("whatif nvme-gen4 --trace h.csv --set disks=2")
         .with_code(2)
@@ -232,7 +232,8 @@ fn twelve_known_loads_are_replayed_as_the_program_ran() {
     println!("{met} of {} within 10% of the time and 15% of the latencies", LOADS.len());
 }
 
-/// Returns the flags of `whatif` whose effects are predicted for a load with these fio flags.
+/// Returns the changes to predict for a load, as flags of `whatif`. `flags` are the load's flags of
+/// fio.
 fn changes(flags: &str) -> Vec<&'static str> {
     let mut changes = vec!["--iodepth-to 8"];
     match flags {
@@ -279,7 +280,7 @@ fn effects_of_changes_are_predicted_on_a_device_whose_parameters_only_its_measur
             real(&replayed["summary"]["throughput_bytes_per_s"]["median"])
         };
         for change in changes(&flags) {
-            // The file is on FUSE without the page cache.
+            // FUSE does not use the page cache for this file, so the prediction assumes direct I/O.
             let line = format!("whatif ./dev.toml --trace t.parquet {only} --given caching=direct");
             let predicted = real(&place.document(&format!("{line} {change}"))["ratio"]);
             let measured =

@@ -506,7 +506,7 @@ fn verified_mixes_and_odd_blocks_are_refused_before_anything_is_made() {
         ("run . --rw randrw --verify --size 1m", "not with a mix"),
         (
             "run . --rw write --verify --bs 1000 --size 100000 --direct=0",
-            "cannot be divided into verified blocks",
+            "cannot be divided into blocks that --verify can check",
         ),
         ("sweep . --rw write --bs 4k,8k --verify --size 1m", "the same request size"),
     ] {

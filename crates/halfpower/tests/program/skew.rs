@@ -185,7 +185,7 @@ fn what_does_not_go_together_is_refused_with_the_remedy() {
         ("--random-distribution zipf:1.2", "randread"),
         ("--rw randread --random-distribution zipf:0", "zipf:1.2"),
         ("--rw randread --random-distribution pareto:1", "pareto:0.2"),
-        ("--rw randread --random-distribution zoned:60/10", "make both sums 100"),
+        ("--rw randread --random-distribution zoned:60/10", "make the access shares add up to 100"),
         ("--rw randread --placement interlocked", "--rw read"),
         ("--stride 64k --placement interlocked", "without --stride"),
         ("--thinktime-blocks 2", "--thinktime 100us"),

@@ -22,7 +22,7 @@ const MOMENTS: u32 = 12;
 /// because a program that runs only in the middle of an attempt is not noticed.
 const QUIET_MOMENTS: usize = 6;
 
-/// Runs a shell script under `soak`. Tries again while another soaker is running.
+/// Runs a shell script under `soak`. Tries again while another `soak` is running.
 fn soaked(script: &str) -> Result<Value, String> {
     let place = Place::new();
     loop {

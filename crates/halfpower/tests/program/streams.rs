@@ -170,7 +170,7 @@ fn a_file_that_holds_no_checksums_is_refused_with_its_line() {
     let place = Place::new();
     fs::write(place.path("SUMS"), "\nhello\n").unwrap();
     fs::write(place.path("empty"), "").unwrap();
-    place.cannot("checksum --check SUMS").with_code(1).says("SUMS:2: ", "create it with");
+    place.cannot("checksum --check SUMS").with_code(1).says("SUMS:2: ", "create the checksum file");
     place.cannot("checksum --check empty").with_code(1).says("no checksum", "nothing was compared");
     place.cannot("checksum --check gone").with_code(1).says("reading gone", "a checksum file");
 }

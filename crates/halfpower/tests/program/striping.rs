@@ -82,7 +82,7 @@ fn what_cannot_be_striped_is_refused_with_a_remedy() {
     refused("a b --chunk 64k --offset 2m", "--offset", "use a smaller --offset");
     refused(
         "a b --chunk 512 --bs 1m --iodepth 64 --direct=0",
-        "are split into more than 16384 pieces",
+        "gives more than 16384 pieces in flight",
         "use a larger --chunk",
     );
 }

@@ -30,8 +30,8 @@ fn left_out<'a>(study: &'a Value, part: &str) -> &'a str {
     found.map_or_else(|| panic!("{part} is not left out: {study:#}"), |one| text(&one["reason"]))
 }
 
-/// Creates a file system and checks that the study finds the allocation unit `given` and the unit
-/// of holes `taken`.
+/// Creates a file system, and checks the two units that the study finds on it. The file system
+/// allocates space in units of `given`, and punching holes frees space in units of `taken`.
 fn units_are(bytes: u64, command: &[&str], given: &str, taken: &str) -> Result<(), String> {
     let volume = Volume::on(LoopDevice::blank(bytes)?, command)?;
     units_on(&volume, command, given, taken);

@@ -65,7 +65,7 @@ fn tables_2_and_10_of_the_second_paper_come_out_of_its_simulated_drives() {
         near("KAPS,", here("kaps"), 0.05);
         near("KAPS per dollar,", 1.0 / here("price-per-kaps"), 0.05);
         // The paper measured MAPS only on the outer tracks. This study reads from the whole drive,
-        // so the limit is wider.
+        // so a larger deviation (20%) is accepted.
         near("MAPS,", here("maps"), 0.2);
         near("MAPS per dollar,", 1.0 / here("price-per-maps"), 0.2);
     }
@@ -120,7 +120,7 @@ fn every_engine_of_this_host_is_measured_and_the_others_are_left_out_with_the_re
     for one in left_out.filter(|one| one["part"] == "io_uring IOPOLL") {
         let reason = one["reason"].as_str().unwrap();
         let is_told = reason.contains("poll_queues=") || reason.contains("is not available here");
-        assert!(is_told || reason.contains("no direct I/O"), "{reason}");
+        assert!(is_told || reason.contains("lacks direct I/O"), "{reason}");
     }
     let polls =
         |point: &&Value| point["workload"]["settings"]["options"] == json!(["sqthread_poll"]);
@@ -188,8 +188,8 @@ fn the_costs_of_a_simulated_host_are_found_again_in_both_bounds() {
     near(read("fixed", "upper"), 200_000.0);
     near(read("marginal", "upper"), 2_000.0);
     near(read("fixed", "lower"), 150_000.0);
-    // Interrupts add CPU time per request, not per byte, so both bounds of the marginal cost are
-    // equal.
+    // Only the upper bounds include interrupts. Interrupts add CPU time per request (fixed cost),
+    // not per byte (marginal cost), so both bounds of the marginal cost are equal.
     near(read("marginal", "lower"), 2_000.0);
 }
 
@@ -301,7 +301,8 @@ fn every_layer_over_a_file_is_measured_or_left_out_and_none_stays() {
     }
     assert_eq!(verdict(&study, "C254"), "cannot-be-tried");
     place.is_tidy();
-    // The kernel detaches a loop device with a delay.
+    // The kernel detaches a loop device with a delay, so the test waits until no mount and no loop
+    // device refers to this directory.
     let folder = place.path("").display().to_string();
     let folder = folder.trim_end_matches('/').to_owned();
     crate::fixture::wait_until("all layers are removed", || {

@@ -1,5 +1,6 @@
-//! Tests the study of volumes and their members on loop devices. The study must find how a stripe
-//! of halfpower and a btrfs on two devices distribute requests over their members.
+//! Tests the study of volumes and their members on loop devices. One volume is a stripe of
+//! halfpower, and the other is a btrfs on two devices. The study must find how the requests to each
+//! volume are distributed over its members.
 
 use std::fs;
 

@@ -120,8 +120,8 @@ fn two_requests_keep_one_and_a_half_of_two_known_devices_busy() {
         place.document("study random truth:fixed=2ms truth:fixed=2ms --quick --no-store");
     let study = only(&document);
     let (two, many) = (busy(study, "2", "2"), busy(study, "2", "16"));
-    // All service times are equal. The exact numbers of busy targets are then 1.5 at depth 2, and 2
-    // - 1/16 at depth 16.
+    // All service times are equal, so the exact number of busy targets is 1.5 at depth 2, and
+    // 1.9375 at depth 16.
     assert!((1.4..=1.65).contains(&two) && many > 1.8, "{two} {many}");
     hold(study, &["C196", "C236"]);
     assert_eq!(verdicts(study, "cannot-be-tried").iter().filter(|id| **id == "C194").count(), 1);

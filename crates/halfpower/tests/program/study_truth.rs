@@ -107,7 +107,7 @@ fn finds_caches(sizes: &[u32]) {
 #[test]
 fn a_device_without_cache_shows_none() {
     let cache = study("device-cache truth:fixed=300us,rate=400MB/s --quick --size 16m");
-    assert!(findings(&cache, "cache")[0].contains("no cache shows"), "{}", cache["findings"]);
+    assert!(findings(&cache, "cache")[0].contains("no cache is visible"), "{}", cache["findings"]);
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn the_link_behind_the_cache_is_found_from_the_same_block() {
     assert!((rate / 40.0 - 1.0).abs() < 0.1, "{sentence}");
 }
 
-/// Checks the findings for a device that reads `kib` KiB ahead, for sequential reads only. Returns
-/// the findings if they are wrong.
+/// Checks the findings for a device that reads `kib` KiB ahead if reads are sequential. Returns the
+/// findings if they are wrong.
 fn misjudged(cache: &Value, kib: u32) -> Option<String> {
     let sentence = *findings(cache, "prefetch-depth").first().unwrap_or(&"none");
     let unit = if sentence.contains(" MiB ahead") { "MiB" } else { "KiB" };

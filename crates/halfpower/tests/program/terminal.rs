@@ -2,8 +2,8 @@
 //! show the current measurement. If HALFPOWER_ARTEFACTS is set to a directory, screenshots are
 //! written to its subdirectory `terminal` as text, and as PNG if Chromium is installed.
 //!
-//! tmux provides the terminal. It returns a line that it had to wrap as one long line, so the tests
-//! can detect lines that do not fit.
+//! tmux provides the terminal. If a line does not fit, tmux wraps the line on the screen, but
+//! returns the whole line to the tests. The tests can therefore detect lines that do not fit.
 
 use std::fs;
 use std::path::Path;

@@ -47,7 +47,8 @@ fn a_program_sees_the_rate_of_the_simulated_disk() {
     assert_eq!(fs::metadata(device).unwrap().len(), 100 * MIB, "not the file size of the system");
     let line = "run mounted/device --bs 64k --runtime 2 --trials 1 --no-store";
     let simulated = simulated_requests_per_s();
-    // Other programs can only make the disk slower, so too high a rate is not measured again.
+    // Other programs can only make the disk slower. The measurement is therefore repeated only if
+    // the rate is too low.
     let is_near = |real: &f64| real / simulated > 0.75;
     let real = measure_until(|| requests_per_s(&served.place.document(line)), is_near);
     assert!((0.75..1.25).contains(&(real / simulated)), "{real} {simulated}");

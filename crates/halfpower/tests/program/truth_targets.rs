@@ -95,7 +95,8 @@ fn a_survey_does_not_measure_the_cache_of_a_device() {
     let served = or_skip!(Served::of(words));
     let line = "survey mounted/device --budget 10s --no-store --json --quiet";
     let document = served.place.halfpower(line).json();
-    // On a busy machine a rate is uncertain, but its interval contains rates that the bus allows.
+    // On a busy machine, the measured rate is uncertain. The test therefore compares the lower end
+    // of the rate's confidence interval with the rate of the bus, plus 5%.
     let rate = real(&document["best"]["read"]["throughput_bytes_per_s"]["low"]);
     assert!(rate < 84e6, "{rate}: {}", document["best"]);
     let coverage = &document["coverage"];
@@ -121,9 +122,8 @@ fn reads_that_begin_again_at_the_start_of_their_region_are_not_the_devices() {
 
 #[test]
 fn points_of_a_sweep_do_not_serve_each_other_from_a_cache() {
-    // Each request to the device takes 4 ms. Faster requests would be hits in its cache of 8 MB.
-    // These are rare with random requests to 256 MiB, unless one point repeats the requests of
-    // another.
+    // Each request to the device takes 4 ms. Only hits in its cache of 8 MB are faster. Hits are
+    // rare with random requests to 256 MiB, unless a point repeats the requests of another point.
     let words = "truth:fixed=4ms,rate=1GB/s,parallel=8,cache=8MB mounted --size 256m";
     let served = or_skip!(Served::of(words));
     let line = "sweep mounted/device --rw randread --bs 4k --iodepth 1,2,4,8 --runtime 0.5 \

@@ -240,8 +240,8 @@ fn a_target_is_watched_whoever_uses_it() {
     assert!(whole(&written["flushes"]) >= 1, "{written:#}");
     let mut names = list(&document["files"]).iter().map(|file| text(&file["name"]));
     assert!(!names.any(|name| name == "/proc/uptime"), "another file system: {document:#}");
-    // The list is empty if dd alone used the file system. It contains other programs if their
-    // libraries are stored on the same file system.
+    // The list of programs is empty if only dd used the file system. If the libraries of other
+    // programs are on the same file system, the list contains dd and these programs.
     let programs = list(&document["programs"]).iter();
     let mut dd = programs.filter(|program| text(&program["name"]) == "dd");
     let is_alone = list(&document["programs"]).is_empty();

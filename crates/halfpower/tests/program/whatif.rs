@@ -14,7 +14,7 @@ fn changes_are_written_as_simulate_takes_them() {
     }
     let given = changed("--given disks=2,volume=stripe --set disks=2");
     assert_eq!(given, once);
-    // The system file has the size of the cache in MiB, other systems have it in GiB.
+    // The unit of the cache size is MiB in this system file, and GiB in other system files.
     let plan = place.does(&format!("{load} --buffered --cache 64m --plan")).stdout;
     assert!(plan.contains("host.cache.size=64MiB"), "{plan}");
     let line = format!("{load} --set disks");

@@ -34,8 +34,8 @@ impl DelayDevice {
         DelayDevice { schedule, truth: Arc::new(truth), assistant: None }
     }
 
-    /// Sets the pipe to an assistant process, which reads one byte per request. The process uses
-    /// CPU time, as interrupts and kernel threads do for a real device.
+    /// Gives the device a pipe that leads to an assistant process. The process reads one byte per
+    /// request, and uses CPU time as interrupts and kernel threads do for a real device.
     #[must_use]
     pub fn with_assistant(mut self, pipe: File) -> DelayDevice {
         self.assistant = Some(Arc::new(pipe));
@@ -106,13 +106,13 @@ impl Delay {
         self.unreported -= requests;
         let Some(mut pipe) = self.devices[0].assistant.as_deref() else { return Ok(()) };
         pipe.write_all(&[0_u8; NOTIFY_BATCH][..requests]).map_err(|e| {
-            Error::io("writing to the process that uses CPU time for the simulated device", e)
+            Error::io("writing to the process that uses CPU time for a simulated device", e)
         })
     }
 
-    /// Uses the CPU time that the device model assigns to these requests, in this thread and in the
-    /// assistant process. Takes the parameters from the first device, because all devices of a
-    /// stripe have the same parameters.
+    /// Consumes in this thread the CPU time that the device model assigns to these requests, and
+    /// tells the assistant process to consume CPU time. Uses the parameters of the first device,
+    /// because all devices of a stripe have the same parameters.
     fn consume_cpu(&mut self, requests: usize) -> Result<(), Error> {
         self.unreported += requests;
         while self.unreported >= NOTIFY_BATCH {

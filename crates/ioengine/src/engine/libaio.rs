@@ -16,8 +16,8 @@ use crate::sys::aio::{Context, Event, Iocb};
 /// The `libaio` I/O engine: the kernel's aio (io_submit(2), io_getevents(2)).
 #[derive(Debug)]
 pub struct Libaio {
-    // This field is the first, because fields are dropped in this order. Dropping the context waits
-    // for the requests in flight, which use the other fields.
+    // This field is declared first, because fields are dropped in the order of their declaration.
+    // Dropping the context waits for the requests in flight, which use the other fields.
     context: Context,
     files: Files,
     iocbs: Box<[Iocb]>,

@@ -147,9 +147,10 @@ impl Network {
         self.links.iter_mut().try_for_each(|link| link.note(self.now_ns))
     }
 
-    /// Processes the new completions in `done`, which start at index `first`. Moves the completions
-    /// of requests for which the server was too busy to `pausing`. Moves completions whose pause
-    /// has ended back to `done`. Then takes back the slots of all new completions in `done`.
+    /// Processes the new completions in `done`, which start at index `first`. If the server was too
+    /// busy for a request, moves the completion of the request to `pausing`. Moves completions
+    /// whose pause has ended back to `done`. Then takes back the slots of all new completions in
+    /// `done`.
     fn settle(&mut self, first: usize, done: &mut Vec<Completion>) -> Result<(), Error> {
         let mut kept = first;
         for at in first..done.len() {
@@ -232,9 +233,7 @@ impl Engine for Network {
     /// flush.
     fn flush(&mut self) -> Result<bool, Error> {
         self.now_ns = self.clock.now_ns();
-        // If one flush covers all connections, the first connection sends it. Among idle
-        // connections, requests use the one that was idle for longest. Therefore, if any connection
-        // has sent a write, the first connection has too.
+        // If one flush covers all connections, only the first connection sends a flush.
         let count = if self.links[0].flushes_for_all() { 1 } else { self.links.len() };
         let (begun_ns, mut pause) = (self.now_ns, PAUSES[0]);
         loop {

@@ -34,8 +34,8 @@ const READ: u8 = 0x02;
 const ZONE_APPEND: u8 = 0x7d;
 /// The bit Force Unit Access in command word 12.
 const FORCE_UNIT_ACCESS: u32 = 1 << 30;
-/// How long the drop of an engine waits for commands in flight (ns). If some remain, the buffers
-/// are leaked, because the drive may still write to them.
+/// How long dropping an engine waits for commands in flight (ns). If commands are still in flight
+/// after this time, the buffers are leaked, because the drive may still write to them.
 const DRAIN_NS: u64 = 30_000_000_000;
 
 /// The `nvme` I/O engine: sends commands to an NVMe namespace through io_uring.

@@ -147,7 +147,8 @@ fn uncached_here() -> Result<String, Error> {
     let file = file.map_err(|e| Error::io(format!("opening {itself}"), e))?;
     match sys::reads_uncached(&file) {
         Ok(()) => {
-            Ok("depends on the file system; works on the file system of this program".to_owned())
+            Ok("works on some file systems, including the file system of this executable"
+                .to_owned())
         }
         Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
             let what = "the file system of this executable does not support RWF_DONTCACHE";
@@ -195,7 +196,7 @@ impl EngineOptions {
     }
 
     /// Checks that the I/O engine supports all requested options, and that each option has an
-    /// effect in this caching mode, for example with direct I/O.
+    /// effect in this caching mode. For example, `uncached` has no effect with direct I/O.
     ///
     /// # Errors
     /// `ErrorKind::Usage` with a remedy.
@@ -229,7 +230,10 @@ fn check_one(option: EngineOption, engine_kind: EngineKind, caching: Caching) ->
     }
     match (option, caching) {
         (EngineOption::IoPoll, mode) if !mode.is_direct() => refuse(
-            format!("needs direct I/O, because {mode} requests wait for the page cache"),
+            format!(
+                "needs direct I/O, because {mode} requests use the page cache, which cannot be \
+                 polled"
+            ),
             "use `direct`".to_owned(),
         ),
         (EngineOption::Uncached, mode) if mode.is_direct() => refuse(
@@ -277,7 +281,7 @@ fn check_mapping(caching: Caching) -> Result<(), Error> {
     }
     if caching.is_write_through() {
         return usage(
-            "`engine` mmap writes to memory, which `write_through` does not make durable",
+            "`engine` mmap writes to memory, and `write_through` does not make such writes durable",
             "use `fsync` 1, or another `engine`",
         );
     }

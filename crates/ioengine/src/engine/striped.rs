@@ -37,8 +37,8 @@ struct PendingRequest {
     pieces_left: u32,
 }
 
-/// Returns the maximum number of pieces per request, rounded up to a power of two, as its base-2
-/// logarithm.
+/// Returns the base-2 logarithm of the maximum number of pieces per request. The number is first
+/// rounded up to a power of two.
 ///
 /// # Errors
 /// `ErrorKind::Usage` if more than 16384 pieces could be in flight.
@@ -46,8 +46,8 @@ pub fn pieces_bits(layout: &Layout, depth: u32, request_bytes: u32) -> Result<u3
     let pieces = layout.pieces_max(request_bytes).next_power_of_two();
     if pieces.saturating_mul(u64::from(depth)) > PIECES_MAX {
         let what = format!(
-            "{depth} requests of {request_bytes} bytes in flight are split into more than \
-             {PIECES_MAX} pieces of {} bytes",
+            "`depth` {depth} with requests of {request_bytes} bytes gives more than {PIECES_MAX} \
+             pieces in flight, of up to {} bytes each",
             layout.chunk_bytes()
         );
         return Err(Error::new(ErrorKind::Usage, what)
@@ -117,7 +117,8 @@ impl<E: Engine> Striped<E> {
     }
 
     /// Combines the results of a request's pieces. Returns the number of bytes before the first
-    /// gap, or a negated error number if the first piece failed.
+    /// byte that was not transferred. If no byte was transferred before a piece failed, returns the
+    /// negated error number of that piece.
     fn outcome(&self, request: &Request) -> i32 {
         let first = (request.slot << self.pieces_bits) as usize;
         let mut moved = 0;

@@ -34,8 +34,8 @@ use crate::sys::ring::{ENTER_GETEVENTS, ENTER_SQ_WAKEUP, Handle};
 
 /// The maximum size of a buffer that io_uring can register (bytes).
 pub(crate) const REGISTERED_BYTES_MAX: usize = 1 << 30;
-/// How long the drop of an engine waits for requests in flight (ns). If some remain, the buffers
-/// are leaked, because the device may still write to them.
+/// How long dropping an engine waits for requests in flight (ns). If requests are still in flight
+/// after this time, the buffers are leaked, because the device may still write to them.
 const DRAIN_NS: u64 = 30_000_000_000;
 /// How long the SQPOLL thread spins without submissions before it sleeps (ms). This is longer than
 /// a disk request takes, so that the thread does not sleep during a trial.
@@ -95,8 +95,9 @@ pub struct Uring {
     features: UringFeatures,
     options: EngineOptions,
     /// For each slot, whether its last request failed with EAGAIN. The next request of such a slot
-    /// is passed to a kernel thread that may block (IOSQE_ASYNC). Otherwise dm-crypt on Linux 6.1
-    /// (but not on 6.12) would refuse the request again each time, because it would block.
+    /// is passed to a kernel thread that may block (IOSQE_ASYNC). Without the kernel thread,
+    /// dm-crypt on Linux 6.1 (but not on 6.12) would fail the request with EAGAIN each time,
+    /// because the request cannot complete without blocking.
     refused: Vec<bool>,
     any_refused: bool,
     clock: Monotonic,
@@ -104,8 +105,8 @@ pub struct Uring {
 
 /// Returns the sets of setup flags to try, fastest first. Each set contains the requested options.
 /// DEFER_TASKRUN and COOP_TASKRUN leave completion work to the next system call of the submitting
-/// thread. They are not used with SQPOLL, where the kernel thread does this work, and with
-/// `any_thread`, where the submitting thread may never make another system call.
+/// thread. They are used neither with SQPOLL (the kernel thread does this work) nor with
+/// `any_thread` (the submitting thread may never make another system call).
 fn flag_sets(options: EngineOptions) -> Vec<UringFeatures> {
     let flag_set = |defer_taskrun, coop_taskrun, no_sqarray| UringFeatures {
         defer_taskrun,

@@ -1,6 +1,6 @@
 //! Finds the block device that stores a file. If file systems are stacked (overlay, a FUSE mirror),
-//! this is the device of the lowest file system. If a file system has several devices, the result
-//! is None, because the counters of one device would show only a part of the I/O.
+//! the search returns the device of the lowest file system. If a file system has several devices,
+//! the result is None, because the counters of one device would show only a part of the I/O.
 
 use std::os::linux::fs::MetadataExt;
 use std::os::unix::fs::FileTypeExt;
@@ -22,8 +22,8 @@ pub(super) fn device_beneath(mount: &Mount) -> Option<Device> {
 }
 
 /// Returns the block device that is named in the mount table. btrfs needs this, because the device
-/// number of its files belongs to no block device. None if there is no block device, or if a btrfs
-/// has several.
+/// number of its files belongs to no block device. None if there is no such block device, or if
+/// the mount is a btrfs with several devices.
 fn source_device(mount: &Mount) -> Option<Device> {
     if mount.file_system == "btrfs" && btrfs_devices(&mount.source) > 1 {
         return None;

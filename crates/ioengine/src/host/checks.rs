@@ -82,8 +82,8 @@ impl HostTarget {
                 let what =
                     format!("`uncached`: this kernel does not support RWF_DONTCACHE on {of}");
                 Err(Error::new(ErrorKind::Unsupported, what).with_remedy(
-                    "use a file system that supports it (see halfpower engines) on Linux 6.14 or \
-                     later, or `hint` noreuse",
+                    "use `hint` noreuse, or Linux 6.14 or later with a file system that supports \
+                     RWF_DONTCACHE (see halfpower engines)",
                 ))
             }
             Err(error) => Err(Error::io(format!("trying uncached reads of {}", self.name), error)),

@@ -43,7 +43,7 @@ impl HostTarget {
         if members.iter().any(|member| member.kind != kind || member.caching != caching) {
             return usage(
                 format!(
-                    "the targets of the stripe (the first is {}) differ in kind or caching mode",
+                    "the targets of the stripe that begins with {} differ in kind or caching mode",
                     members[0].name
                 ),
                 "use only files or only devices, in one caching mode",
@@ -166,8 +166,8 @@ impl Stripe {
         self.members.iter().map(|member| member.coverage(from, bytes)).sum()
     }
 
-    /// Returns the range of each member that contains its part of a range of the stripe, as offset
-    /// and length (bytes). The range is extended to whole chunks, so it is the same on all members.
+    /// Converts a range of the stripe to the range that each member stores (offset and length,
+    /// bytes). The result is extended to whole chunks, so it is the same on all members.
     fn rows(&self, offset: u64, length: u64) -> (u64, u64) {
         let row = self.layout.chunk_bytes().saturating_mul(self.members.len() as u64);
         let from = offset / row * self.layout.chunk_bytes();

@@ -174,9 +174,9 @@ impl FromStr for Address {
     }
 }
 
-/// Returns true if `rest`, the text after "://", may contain a password. This is assumed if a ':'
-/// is not followed by a port, or if an '@' follows a ':', because a password may itself contain
-/// '/', '?' and '@'.
+/// Returns true if `rest`, the text after "://", may contain a password. That is the case if the
+/// text after a ':' is not a port, or if an '@' follows a ':'. The whole text is searched for '@',
+/// because a password may itself contain '/', '?' and '@'.
 fn may_have_password(rest: &str) -> bool {
     let authority = rest.split(['/', '?']).next().unwrap_or_default();
     let server = authority.rsplit('@').next().unwrap_or_default();

@@ -222,8 +222,8 @@ impl Setup<'_> {
 
     fn send(&mut self, out: &mut Outbox) -> Result<(), Error> {
         while let Some(part) = out.parts.pop_front() {
-            // Set-up commands and answers to pings send no data from slots, so there are no other
-            // parts.
+            // Set-up commands and answers to pings contain no data from slots, so every part is a
+            // `Part::Bytes`.
             if let Part::Bytes { bytes, .. } = part {
                 self.wire.send(&bytes)?;
             }

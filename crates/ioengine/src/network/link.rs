@@ -91,9 +91,9 @@ impl Input {
         &self.bytes[self.start..self.end]
     }
 
-    /// Returns the free space after the available bytes. First makes sure that the available bytes
-    /// and the free space have at least `wanted` bytes together: moves the available bytes to the
-    /// front of the buffer, or enlarges the buffer.
+    /// Returns the free space after the available bytes. If the available bytes and the free space
+    /// have fewer than `wanted` bytes together, first moves the available bytes to the front of the
+    /// buffer. If that is not enough, also enlarges the buffer.
     fn free(&mut self, wanted: usize) -> &mut [u8] {
         if self.start == self.end {
             (self.start, self.end) = (0, 0);
@@ -180,8 +180,9 @@ impl Link {
         self.heard_ns
     }
 
-    /// Returns an error if `waited` exceeds the time limit of the connection. `waited` is how long
-    /// the server has answered "try again later".
+    /// Returns an error if `waited` exceeds the time limit of the connection. `waited` is the
+    /// time since the first of the server's successive "too busy" replies to a request, or since
+    /// the start of a flush to which the server replied "too busy".
     pub(crate) fn check_patience(&self, waited: Duration) -> Result<(), Error> {
         if waited > self.wire.timeout { Err(self.wire.busy()) } else { Ok(()) }
     }
@@ -233,7 +234,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends as much as the connection accepts without waiting.
+    /// Sends as many bytes as possible without waiting.
     pub(crate) fn send(&mut self, slots: &Slots) -> Result<(), Error> {
         while !self.outbox.is_empty() {
             let mut pieces = [Piece { memory: std::ptr::null_mut(), length: 0 }; PIECES_MAX];
@@ -265,9 +266,10 @@ impl Link {
         Ok(())
     }
 
-    /// Replaces the connection after an error. Returns the error instead if it occurred within a
-    /// message, or if the protocol has state on the connection. Does not wait until the new
-    /// connection is established. Messages in the outbox are sent when it is established.
+    /// Replaces the connection after `error`. Returns `error` if the connection cannot be replaced:
+    /// if the error occurred within a message, if the protocol has state on the connection, or if
+    /// the address of the server is unknown. Does not wait until the new connection is established.
+    /// Messages in the outbox are sent when the new connection is established.
     fn reconnect(&mut self, error: Error) -> Result<(), Error> {
         let between = self.step == Step::Take(self.protocol.header_bytes());
         if !between || !self.input.available().is_empty() {
@@ -376,8 +378,8 @@ impl Link {
         mut blocking: bool,
     ) -> Result<(), Error> {
         self.digest(slots, done)?;
-        // A pending completion ends the loop, because it is reported only after all bytes of its
-        // slot are sent.
+        // A completion is pending until all bytes of its slot are sent. No further message is
+        // processed until then, so a pending completion ends the loop.
         while self.expects() && !matches!(self.step, Step::Complete(_)) {
             // Only the first call may wait, because the caller must check its deadline after each
             // wait.

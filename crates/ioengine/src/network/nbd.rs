@@ -58,11 +58,12 @@ const COMMAND_FLUSH: u16 = 3;
 /// NBD_CMD_FLAG_FUA: the server makes the write durable before it replies.
 const COMMAND_FLAG_FUA: u16 = 1;
 
-/// The maximum size of a request, unless the server reports a smaller maximum (bytes).
+/// The maximum size of a request (bytes), if the server does not report a smaller maximum.
 const REQUEST_BYTES_MAX: u32 = 32 << 20;
 /// The maximum number of replies to NBD_OPT_GO that the client accepts.
 const INFOS_MAX: usize = 32;
-/// The handle of a flush. Handles of reads and writes differ, because they are 32-bit slot numbers.
+/// The handle of a flush. No read or write has this handle, because the handles of reads and writes
+/// are 32-bit slot numbers.
 const FLUSH_HANDLE: u64 = u64::MAX;
 /// The size of a simple reply without its data (bytes).
 const REPLY_BYTES: usize = 16;

@@ -36,7 +36,7 @@ use crate::request::{Completion, Op, Request};
 /// section 18.32): not durable (UNSTABLE4), or durable with all metadata (FILE_SYNC4).
 const UNSTABLE: u32 = 0;
 const FILE_SYNC: u32 = 2;
-/// The number of low bits of an xid that contain the number of the session slot.
+/// An xid contains the session slot in its low bits. This is the count of these bits.
 const SLOT_BITS: u32 = setup::SLOTS_MAX.ilog2();
 
 /// The state of one connection.
@@ -367,8 +367,8 @@ impl Nfs {
         let (name, lease_s) = (&self.name, self.file.lease.as_secs());
         let what = format!("{name}: the server has discarded the session or the open file");
         let remedy = format!(
-            "start again, and never leave the connection idle for longer than the server's lease \
-             time of {lease_s} s"
+            "start again, and keep pauses between requests shorter than the server's lease time \
+             of {lease_s} s"
         );
         Error::new(ErrorKind::Io, format!("{what}: {}", describe(status))).with_remedy(remedy)
     }
@@ -405,8 +405,8 @@ impl Protocol for Nfs {
     }
 
     /// Returns false, although a COMMIT covers the whole file. Only the write verifier shows
-    /// whether the server has lost unflushed writes, and each connection knows it only for its own
-    /// writes.
+    /// whether the server has lost unflushed writes, and each connection knows only the verifier
+    /// of its own writes.
     fn flushes_for_all(&self) -> bool {
         false
     }
@@ -921,7 +921,7 @@ mod tests {
             seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
             (seed >> 33) as usize % below
         };
-        // The first byte of the fuzzer's input selects the protocol.
+        // The first byte of the fuzz input selects the protocol. NFS has index 1 in `Scheme::ALL`.
         for _ in 0..2000 {
             let bytes: Vec<u8> = (0..random(400)).map(|_| random(256) as u8).collect();
             crate::fuzz::network_server(&[&[1], &bytes[..]].concat());

@@ -32,9 +32,9 @@ pub enum PayloadSignature {
     Signed,
 }
 
-/// The result of an operation, and how long the operation took. Both times start when the operation
-/// is called, and are measured by [`crate::Monotonic`]. They include signing and, if necessary,
-/// reconnecting.
+/// The result of an operation, and two times: until the first byte and until the last byte of the
+/// response. Each time begins with the call of the operation, and is measured by
+/// [`crate::Monotonic`]. The times include signing and, if necessary, reconnecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timed<T> {
     /// What the operation returned.
@@ -72,13 +72,14 @@ pub struct ObjectClient {
 }
 
 impl ObjectClient {
-    /// Connects to the server of an address `s3://HOST[:PORT]/BUCKET`. An object key in the address
-    /// is ignored. `access.credentials` contains the access key and its secret. Without
+    /// Connects to the server that an address `s3://HOST[:PORT]/BUCKET` specifies. An object key in
+    /// the address is ignored. `access.credentials` contains the access key and its secret. Without
     /// credentials, the requests are anonymous.
     ///
     /// # Errors
     /// The address is not an S3 address or contains no bucket, or the server cannot be reached. A
-    /// missing bucket and a wrong access key are reported only by the first operation.
+    /// missing bucket or a wrong access key is reported by the first operation, not by this
+    /// function.
     pub fn connect(access: &Access, payload: PayloadSignature) -> Result<ObjectClient, Error> {
         let address = &access.address;
         if address.scheme != Scheme::S3 {
@@ -165,7 +166,7 @@ impl ObjectClient {
         let reply = self.call(&call, prefix, &mut Sink::Text(DOCUMENT_BYTES_MAX))?;
         let listing = self.listing(&reply.value.text)?;
         if listing.next.is_some() && listing.next.as_deref() == continuation {
-            return Err(self.violated("sent a list that continues with the same page"));
+            return Err(self.violated("sent a list page whose next page is the same page"));
         }
         Ok(reply.map(|_| listing))
     }
@@ -243,7 +244,7 @@ impl ObjectClient {
     }
 
     /// Aborts a multipart upload, and removes its parts. Also succeeds if the server does not know
-    /// the upload, because the upload has then already ended.
+    /// the upload, because such an upload has already ended.
     ///
     /// # Errors
     /// The same errors as for [`ObjectClient::put`].
@@ -340,7 +341,7 @@ mod tests {
     use super::*;
     use crate::network::s3::test_server::{Answer, Received, Server, chunked, failure, response};
 
-    /// Returns a client that may read and write, and its server.
+    /// Returns a client with write access, and the server to which the client is connected.
     fn client(
         payload: PayloadSignature,
         answer: impl Fn(&Received) -> Answer + Send + Sync + 'static,
@@ -531,7 +532,7 @@ mod tests {
         assert_eq!(second, Listing { keys: vec!["b".to_owned()], next: None });
         let queries: Vec<String> = server.requests().into_iter().map(|r| r.query).collect();
         assert_eq!(queries[0], "list-type=2&prefix=p%2F%C3%BC");
-        failed(answered(page("t", true, "a")).list("", Some("t")), "with the same page");
+        failed(answered(page("t", true, "a")).list("", Some("t")), "next page is the same page");
         failed(answered(response("200 OK", "", b"<a>")).list("", None), "not well-formed");
     }
 

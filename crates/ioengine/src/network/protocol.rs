@@ -67,8 +67,9 @@ pub(crate) trait Protocol: Debug + Send + Sync {
     fn header_bytes(&self) -> usize;
 
     /// Prepares for a new connection after the old connection ended between two messages. Adds the
-    /// messages of the outstanding requests to `out` again. Returns false if the end of the
-    /// connection is an error, which is the default.
+    /// messages of the outstanding requests to `out` again, and returns true. Returns false if the
+    /// caller must not reconnect and must report the end of the old connection as an error. The
+    /// default implementation returns false.
     fn reconnect(&mut self, _out: &mut Outbox) -> bool {
         false
     }

@@ -1,5 +1,5 @@
-//! An NBD server for tests that runs in this process. The server serves a file, and simulates the
-//! fault that the test chooses.
+//! An NBD server in this process, for tests. The server serves a file, and simulates the fault that
+//! the test chooses.
 
 use std::fs::File;
 use std::io::{Read, Write as _};
@@ -15,8 +15,9 @@ use crate::network::{Access, Address};
 /// The pause between two bytes with [`Fault::Trickles`].
 const TRICKLE: Duration = Duration::from_millis(2);
 
-/// What the server does wrong. The number in a variant, except in [`Fault::IsBusy`], is the number
-/// of requests that the server answers correctly on each connection before the fault begins.
+/// What the server does wrong. The number in a variant is the number of requests that the server
+/// answers correctly on each connection before the fault begins. Only in [`Fault::IsBusy`], the
+/// number has another meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// The server answers all requests correctly.

@@ -88,7 +88,8 @@ struct Receiving {
     body: Body,
     /// The number of payload bytes that have arrived.
     moved: u64,
-    /// The maximum number of payload bytes that may arrive.
+    /// The maximum size of the payload (bytes). If the body is stored in the slot, this is also the
+    /// minimum size. A payload of another size violates the protocol.
     moved_max: u64,
     /// The result of a request whose body is skipped. None if the body is stored in the slot.
     result: Option<i32>,
@@ -241,7 +242,7 @@ impl S3 {
         }
         let bytes = range.last.saturating_sub(range.first).saturating_add(1);
         if range.first != request.offset || bytes > length {
-            return Err(self.violated("sent another part of the object than was requested"));
+            return Err(self.violated("sent another part of the object, not the requested part"));
         }
         if head.length.is_some_and(|told| told != bytes) {
             return Err(self.violated("sent a body whose length differs from its Content-Range"));
@@ -311,7 +312,8 @@ impl Protocol for S3 {
     }
 
     fn reconnect(&mut self, out: &mut Outbox) -> bool {
-        // If the server has not answered on this connection, it would probably close the next
+        // The request is sent again only if the server answered a request on the old connection. A
+        // server that closed the old connection without an answer would probably close the next
         // connection without an answer too.
         let Some(request) = self.pending.filter(|_| self.answered) else { return false };
         self.answered = false;

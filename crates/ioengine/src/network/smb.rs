@@ -139,7 +139,7 @@ fn user(access: &Access) -> Login<'_> {
     Login { domain, user, password: credentials.map_or("", |credentials| &credentials.password) }
 }
 
-/// Returns a part of error messages, for example " for the user 'x'".
+/// Returns the part of an error message that names the user, for example " for the user 'x'".
 fn for_user(login: Login<'_>, identity: Identity) -> String {
     match identity {
         Identity::User => format!(" for the user '{}'", login.user),
@@ -178,8 +178,8 @@ fn negotiate(session: &mut Session, wire: &mut Wire) -> Result<Server, Error> {
     Ok(server)
 }
 
-/// Logs on with NTLM in two rounds (MS-SMB2 2.2.5 and 2.2.6). Afterwards, messages are signed,
-/// unless the client is a guest or anonymous.
+/// Logs on with NTLM in two rounds (MS-SMB2 2.2.5 and 2.2.6). Afterwards, the messages
+/// of an authenticated user are signed. The messages of guests and anonymous clients are not.
 fn authenticate(
     session: &mut Session,
     wire: &mut Wire,
@@ -308,8 +308,8 @@ fn create(
     let write = if access.writable { FILE_WRITE_DATA } else { 0 };
     let rights = FILE_READ_DATA | FILE_READ_ATTRIBUTES | SYNCHRONIZE | write;
     let durable = if access.durable { FILE_WRITE_THROUGH } else { 0 };
-    // The request contains no oplock, no flags, no attributes and no contexts. Only an empty name
-    // would require a byte of padding.
+    // The request contains no oplock, no flags, no attributes and no contexts. The name is the last
+    // field. This field must have at least one byte, so only an empty name would need padding.
     let message = Message::new(57).u8(0).u8(0).u32(IMPERSONATION).u64(0).u64(0).u32(rights).u32(0);
     let message = message.u32(SHARE_ALL).u32(FILE_OPEN).u32(FILE_NON_DIRECTORY_FILE | durable);
     let message = message.u16(HEADER_BYTES as u16 + 56).u16(name.len() as u16).u32(0).u32(0);
@@ -347,7 +347,7 @@ fn not_opened(wire: &Wire, access: &Access, status: u32, for_user: &str) -> Erro
             wire.refused(what, "check the permissions")
         }
         status::SHARING_VIOLATION => {
-            let what = format!("another client uses '{path}' and does not share it");
+            let what = format!("another client uses '{path}' and denies shared access");
             wire.refused(what, "close the file in that client")
         }
         status::PATH_NOT_COVERED => {
@@ -528,7 +528,7 @@ mod tests {
         named(SESSION_SETUP_1 + 106, b"n", "sent no NTLM challenge");
         named(SESSION_SETUP_2 + 28, &[9], "sent a reply to a request that is not outstanding");
         named(SESSION_SETUP_2 + 16, &[9], "sent the response to another command");
-        // Flags of 0 mean that the user is authenticated. Then the client requires signatures.
+        // If all session flags are 0, the user is authenticated, so the client requires signatures.
         named(SESSION_SETUP_2 + BODY + 2, &[0], "sent a response without a signature (status 0x0");
         let mut bytes = with(SESSION_SETUP_2 + BODY + 2, &[0]);
         bytes[SESSION_SETUP_2 + 20] |= message::FLAG_SIGNED as u8;

@@ -16,7 +16,8 @@ use crate::network::Address;
 
 /// The maximum time until a TCP connection is established.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time limit for a whole set-up, unless twice the timeout in the address is longer.
+/// The time limit for a whole set-up is twice the timeout that the address specifies, but at least
+/// this time.
 const SETUP_MIN: Duration = Duration::from_secs(10);
 /// The time between two checks of the interrupt flag during the set-up.
 const LOOK: Duration = Duration::from_millis(100);
@@ -28,14 +29,15 @@ const TEXT_BYTES_MAX: usize = 200;
 /// large requests wait for the TCP window.
 const SOCKET_BYTES: libc::c_int = 4 << 20;
 /// The maximum time that one system call waits for the server. Deadlines are checked between these
-/// calls. A tick must be less than half of a worker's longest wait, because
-/// [`Wire::wait_and_receive`] is used only for waits of at least two ticks.
+/// calls. A worker uses [`Wire::wait_and_receive`] only for waits of at least two ticks. The
+/// worker's maximum wait must therefore be longer than two ticks. Otherwise a worker would never
+/// use [`Wire::wait_and_receive`].
 pub(crate) const TICK: Duration = Duration::from_millis(20);
 
 /// The flag that the program sets when the user interrupts it.
 static INTERRUPT: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// Makes every connection end its set-up once the flag `interrupt` is set. Only the first call of
+/// Makes every connection abort its set-up when the flag `interrupt` is set. Only the first call of
 /// this function has an effect.
 pub fn end_set_up_with(interrupt: Arc<AtomicBool>) {
     let _ = INTERRUPT.set(interrupt);
@@ -243,15 +245,19 @@ impl Wire {
     pub(super) fn busy(&self) -> Error {
         let (name, seconds) = (&self.name, self.timeout.as_secs());
         Error::new(ErrorKind::Io, format!("{name}: the server was too busy for {seconds} s"))
-            .with_remedy("use a smaller `depth` and fewer `threads`, or raise ?timeout=SECONDS")
+            .with_remedy(
+                "use a smaller `depth` and fewer `threads`, or use a longer ?timeout=SECONDS in \
+                 the address",
+            )
     }
 
     /// Returns the error for a set-up that takes too long.
     fn slow(&self) -> Error {
         let seconds = SETUP_MIN.max(2 * self.timeout).as_secs();
         let what = format!("{} did not set up the connection in {seconds} s", self.name);
-        Error::new(ErrorKind::Io, what)
-            .with_remedy("check the server and the network, or raise ?timeout=SECONDS")
+        Error::new(ErrorKind::Io, what).with_remedy(
+            "check the server and the network, or use a longer ?timeout=SECONDS in the address",
+        )
     }
 
     /// Returns the error for a connection that failed, or for a server that did not answer.
@@ -262,7 +268,10 @@ impl Wire {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
                 let seconds = self.timeout.as_secs();
                 Error::new(ErrorKind::Io, format!("{name} did not answer for {seconds} s"))
-                    .with_remedy("check the server and the network, or raise ?timeout=SECONDS")
+                    .with_remedy(
+                        "check the server and the network, or use a longer ?timeout=SECONDS in \
+                         the address",
+                    )
             }
             io::ErrorKind::UnexpectedEof
             | io::ErrorKind::ConnectionReset
@@ -284,7 +293,7 @@ impl Wire {
         self.stream.set_read_timeout(Some(TICK)).map_err(|error| self.broken(error))
     }
 
-    /// Returns whether bytes have arrived or the connection has ended.
+    /// Returns true if bytes have arrived, or if the connection has ended.
     pub(super) fn has_news(&self) -> bool {
         let mut poll = Poll::default();
         poll.add(self, false);
@@ -524,8 +533,8 @@ impl Poll {
         Ok(())
     }
 
-    /// Returns whether bytes have arrived on a connection or the connection has ended. `index` is
-    /// the number of connections that were added before this one.
+    /// Returns true if bytes have arrived on a connection, or if the connection has ended. `index`
+    /// is the number of connections that were added before this one.
     pub(crate) fn can_receive(&self, index: usize) -> bool {
         self.entries.get(index).is_some_and(|entry| entry.revents & !libc::POLLOUT != 0)
     }

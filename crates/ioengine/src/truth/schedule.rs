@@ -189,8 +189,8 @@ impl Member {
         room_at
     }
 
-    /// Takes the tokens for a request from the bucket. Returns the time at which the request is
-    /// served and the bucket is no longer overdrawn (ns).
+    /// Takes the tokens for a request from the bucket. Returns the later of two times (ns):
+    /// `served`, and the time at which the bucket is no longer overdrawn.
     fn spend(&mut self, truth: &Truth, begin: u64, served: u64, length: u32) -> u64 {
         let Some(credit) = truth.credit else { return served };
         let rate = credit.sustained_bytes_per_s;
@@ -202,7 +202,7 @@ impl Member {
 }
 
 /// A bus or link that carries one transfer at a time. Each new transfer is scheduled in the first
-/// gap between the scheduled transfers that is long enough.
+/// sufficiently long gap between the scheduled transfers, or after the last of them.
 #[derive(Clone, Debug, Default)]
 struct SerialResource {
     /// Busy intervals as (start, end), in order of time, with gaps between them (ns).
@@ -275,7 +275,7 @@ impl Prefetcher {
         self.from = range.end();
     }
 
-    /// Records the end offset of a read, whether the read was a hit or a miss.
+    /// Records the end offset of a read. Is called for hits and for misses.
     fn passed(&mut self, op: Op, range: Range) {
         if op == Op::Read {
             self.read_end = Some(range.end());
@@ -292,8 +292,8 @@ struct FillLevel {
 
 impl FillLevel {
     /// Advances the amount to a later time, with a change of `per_s` per second. The new amount is
-    /// at most `most`. It does not fall below 0 or, if the old amount is negative, below the old
-    /// amount.
+    /// at least 0 and at most `most`. If the old amount is negative, the new amount may be negative
+    /// too, but is at least the old amount.
     fn advance(&mut self, to_ns: u64, per_s: f64, most: f64) {
         let passed = to_ns.saturating_sub(self.at_ns) as f64 / 1e9;
         self.amount = (self.amount + passed * per_s).clamp(self.amount.min(0.0), most);

@@ -78,8 +78,8 @@ impl Drop for SlowDevice {
 const CONTROLLER: &str = "/sys/fs/cgroup/blkio";
 
 /// Limits the rate at which this process reads from a device. Dropping the value removes the limit.
-/// The limit is in bytes per second, because a limit in IOPS would release several requests at
-/// once.
+/// The limit is in bytes per second. With a limit in IOPS, the kernel would let several requests
+/// pass at once, so the limit would not delay every request.
 pub struct Throttle {
     folder: PathBuf,
 }

@@ -58,7 +58,7 @@ pub enum HogTime {
 /// Pause before each submission of a load with a [`CpuHog`] (ns). Without the pause, the kernel
 /// would throttle the real-time thread.
 const PAUSE_NS: u64 = 40_000_000;
-/// Time by which [`HogTime::FromSubmission`] begins before the submission (ns).
+/// Time from the beginning of [`HogTime::FromSubmission`] to the submission (ns).
 const LEAD_NS: u64 = 5_000_000;
 
 impl Load {

@@ -37,7 +37,7 @@ pub struct Parameter {
     pub is_switch: bool,
     /// Whether `sweep` accepts a list of values, and measures each value.
     pub is_axis: bool,
-    /// Whether all commands that measure have the flag. If so, `CommonArgs` declares it.
+    /// Whether every measuring command has the flag. If so, `CommonArgs` declares the flag.
     pub is_common: bool,
     /// Text that `--help` shows.
     pub help: &'static str,
@@ -172,25 +172,25 @@ pub const PARAMETERS: &[Parameter] = &[
         "truth",
         "KEY=VALUE,..",
         REFERENCE,
-        "Reference device of --ioengine delay, such as fixed=500us,rate=500MB/s. Keys: \
-         fixed, rate, parallel, cache, prefetch, hit, buffer, drain, credit, sustained; span and \
-         zones (rates by position: 200MB/s@40/100MB/s@100); granule, rmw, straddle; members and \
-         chunk (a stripe); link; cpu. Can also be a target: truth:KEY=VALUE,..",
+        "Reference device of --ioengine delay, such as fixed=500us,rate=500MB/s. Keys: fixed, \
+         rate, parallel, cache, prefetch, hit, buffer, drain, credit, sustained, span and zones \
+         (rates by position, such as 200MB/s@40/100MB/s@100), granule, rmw, straddle, members and \
+         chunk (of a stripe), link, cpu. The device can also be a target: truth:KEY=VALUE,..",
         |experiment, text| put(&mut experiment.truth, truth::parse_truth(text)),
     ),
     Parameter::new(
         "inject",
         "KIND@N,..",
         REFERENCE,
-        "Inject faults into the requests of each thread, such as write-lose@100x3 (into writes 100 \
-            to 102). KIND: eio, enospc, eagain, eintr, short:SIZE, late:COUNT, hang:TIME, twice, \
-            never, flip, lose, misdirect:SIZE, tear",
+        "Inject faults into the requests of each thread, such as write-lose@100x3 (loses writes \
+            100 to 102). KIND: eio, enospc, eagain, eintr, short:SIZE, late:COUNT, hang:TIME, \
+            twice, never, flip, lose, misdirect:SIZE, tear",
         |experiment, text| put(&mut experiment.faults, truth::parse_faults(text)),
     ),
     Parameter::switch(
         "direct",
         WORKLOAD,
-        "Bypass the page cache (default: if the target supports direct I/O)",
+        "Bypass the page cache (default: 1 if the target supports direct I/O, otherwise 0)",
         |experiment, text| put(&mut experiment.direct, boolean(text)),
     ),
     Parameter::switch(
@@ -219,7 +219,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "stride",
         "SIZE",
         WORKLOAD,
-        "Distance between the starts of requests (default: the request size)",
+        "Distance between the offsets of consecutive requests (default: the request size)",
         |experiment, text| put(&mut experiment.stride_bytes, units::parse_size(text)),
     ),
     Parameter::new(
@@ -262,9 +262,9 @@ pub const PARAMETERS: &[Parameter] = &[
         "allocation",
         "preallocated|extend|truncate|fallocate|last-block",
         WORKLOAD,
-        "State of a file before each trial. preallocated: all blocks were written once; extend: a \
-         new file is empty; truncate: a written file is truncated to zero bytes; fallocate: blocks \
-         of a new file are reserved; last-block: only the last block of a new file is written",
+        "State of a file before each trial. preallocated: all blocks were written once; extend: \
+         new and empty; truncate: written, then truncated to zero bytes; fallocate: new, with \
+         reserved blocks; last-block: new, with only the last block written",
         |experiment, text| {
             let allocation = Allocation::ALL.into_iter().find(|known| known.name() == text);
             let why = "use preallocated, extend, truncate, fallocate or last-block";
@@ -304,7 +304,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "runtime",
         "TIME",
         TIME,
-        "Length of a trial (default: 5 s, or one pass over the region with --size)",
+        "Length of a trial (default: 5 s; with --size: one pass over the region)",
         |experiment, text| put(&mut experiment.runtime_ns, units::parse_duration(text)),
     ),
     Parameter::switch(
@@ -321,7 +321,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "steady-state",
         TIME,
         "Warm up until the rate is steady, but at most 10 min. Steady: over 5 s, the rate varies \
-         by at most 20%, and its linear trend changes the rate by at most 10%",
+         by at most 20%, and a line fitted to the rate rises or falls by at most 10%",
         |experiment, text| store(&mut experiment.steady_state, boolean(text)),
     ),
     Parameter::new("trials", "N", TIME, "Number of trials", |experiment, text| {
@@ -391,7 +391,8 @@ pub const PARAMETERS: &[Parameter] = &[
     Parameter::switch(
         "soaker",
         WORKLOAD,
-        "Repeat trials while idle-priority processes use all idle CPU (upper bound of CPU cost)",
+        "Also measure an upper bound of the CPU cost: repeat the trials while idle-priority \
+         processes use all idle CPU time",
         |experiment, text| store(&mut experiment.soaker, boolean(text)),
     ),
     Parameter::new(
@@ -399,8 +400,8 @@ pub const PARAMETERS: &[Parameter] = &[
         "LAW",
         WORKLOAD,
         "Blocks that random requests visit. random: each block once per pass; zipf:THETA or \
-         pareto:H: some blocks more often, scattered over the region; zoned:ACCESSES/REGION:..: \
-         ACCESSES percent of the requests visit the next REGION percent of the region",
+         pareto:H: some blocks more often, scattered over the region; zoned:60/10:30/20:..: 60% of \
+         the requests visit the first 10% of the region, 30% the next 20%, and so on",
         |experiment, text| store(&mut experiment.distribution, skew::parse_distribution(text)),
     )
     .default("random"),
@@ -408,15 +409,15 @@ pub const PARAMETERS: &[Parameter] = &[
         "bssplit",
         "SIZE/PERCENT:..",
         WORKLOAD,
-        "Several request sizes with their percentages, instead of --bs, such as 4k/50:64k/50",
+        "Several request sizes with their percentages (instead of --bs), such as 4k/50:64k/50",
         |experiment, text| put(&mut experiment.request_sizes, text.parse()),
     ),
     Parameter::new(
         "thinktime",
         "TIME",
         WORKLOAD,
-        "Pause from a completion to the next request in the same slot, such as 100us (closed \
-         loop); each of the --iodepth slots pauses independently",
+        "Pause between a completion and the next request, such as 100us (closed loop). Each of the \
+         --iodepth slots in the queue of a thread pauses independently",
         |experiment, text| put(&mut experiment.think_ns, skew::parse_pause(text)),
     ),
     Parameter::new(
@@ -521,7 +522,7 @@ pub const PARAMETERS: &[Parameter] = &[
         "kernel-write-cache",
         "back|through",
         HOST,
-        "Write cache mode that the kernel assumes. In mode through, the kernel sends no flushes. \
+        "Write cache mode that the kernel assumes. through: the kernel sends no flushes. \
          The drive's own setting is not changed, so a power failure may lose data (needs root)",
         |experiment, text| {
             let state = match text {
@@ -587,7 +588,7 @@ fn store<T>(place: &mut T, value: Result<T, String>) -> Parsed {
     Ok(())
 }
 
-/// Parses a switch: 0, off, false or no; or 1, on, true or yes.
+/// Parses a switch. `0`, `off`, `false` and `no` mean off; `1`, `on`, `true` and `yes` mean on.
 ///
 /// # Errors
 ///

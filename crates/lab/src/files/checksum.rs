@@ -237,7 +237,9 @@ fn listed(path: &Path) -> Outcome<Vec<Wanted>> {
         Failure::failed(format!("reading {shown}: {cause}; specify a checksum file"))
     })?;
     let sums = checksum_file::parse(&text).map_err(|(line, why)| {
-        Failure::failed(format!("{shown}:{line}: {why}; create it with halfpower checksum"))
+        Failure::failed(format!(
+            "{shown}:{line}: {why}; create the checksum file with halfpower checksum"
+        ))
     })?;
     if sums.is_empty() {
         return Err(Failure::failed(format!("{shown} contains no checksum; nothing was compared")));

@@ -44,7 +44,8 @@ pub fn execute(options: &CopyOptions) -> Outcome {
     for from in sources {
         match resolve(options, from, to, sources.len() > 1) {
             Ok(work) => works.push(work),
-            // If one of several sources cannot be copied, the other sources are still copied.
+            // If one of several sources causes a usage error, the remaining sources are still
+            // copied. Any other failure ends the command.
             Err(failure) if sources.len() == 1 || failure.exit != Exit::Usage => {
                 return Err(failure);
             }
@@ -146,7 +147,8 @@ fn print_event(event: &Event, verbose: bool, plan: bool, is_many: bool) {
             console::data(&format!("{how} {}", pair(from, to)));
         }
         Event::WouldDelete(path) if plan => console::data(&format!("remove {}", path.display())),
-        // A problem with a single file is printed at the end, as the error of the program.
+        // If only one file is copied, its problem is printed at the end, as the error of the
+        // program.
         Event::Problem(problem) if is_many => console::error(&problem.to_string()),
         Event::Note(what) => Console::new(false).warn(what),
         _ => {}

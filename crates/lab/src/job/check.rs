@@ -22,8 +22,8 @@ pub fn mapping(axes: &[Axes], allocation: Allocation) -> Outcome<()> {
     Ok(())
 }
 
-/// Checks that either all trials of a run with --verify write, or all trials read. All trials must
-/// have the same request size and number of threads. Otherwise the blocks could not be checked.
+/// Refuses `--verify` for trials whose blocks cannot be checked. All trials must either only read
+/// or only write, with the same request size and number of threads.
 pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let mixed = axes.iter().any(|a| !matches!(a.read_percent, 0 | 100))
         || axes.iter().any(|a| a.read_percent != axes[0].read_percent);
@@ -47,9 +47,9 @@ pub fn verify(experiment: &Experiment, axes: &[Axes]) -> Outcome<()> {
     let makes_a_file = experiment.targets.iter().find(|target| target.is_dir());
     if let Some(folder) = makes_a_file.filter(|_| experiment.verify && reads) {
         return Err(Failure::usage(format!(
-            "--verify with --rw read checks blocks that an earlier run wrote, but the test file in \
-             {} is new; use --rw write, which also reads its blocks back, or specify the file \
-             that the earlier run wrote with --verify",
+            "--verify with --rw read checks blocks that an earlier run with --verify wrote, but \
+             the test file in {} is new; use the file of the earlier run as the target, or use \
+             --rw write, which also reads the written blocks back",
             folder.display()
         )));
     }

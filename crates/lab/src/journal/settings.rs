@@ -57,11 +57,12 @@ pub struct Change {
     pub path: PathBuf,
     /// The value before the change. It must be restored.
     pub old: String,
-    /// The value that the user requested. None if the user did not request this setting, but the
-    /// kernel may reset it when another setting changes.
+    /// The value that the user requested. None if the user did not request this setting. In that
+    /// case the change is recorded because the kernel may reset this setting when a requested
+    /// setting changes.
     pub wanted: Option<String>,
-    /// Name of the requested setting that makes the kernel reset this setting when it changes; None
-    /// if there is no such setting.
+    /// Name of the requested setting whose change makes the kernel reset this setting; None if
+    /// there is no such requested setting.
     pub moved_by: Option<String>,
 }
 

@@ -68,7 +68,8 @@ pub struct CellDocument {
     pub bytes_per_s: IntervalDocument,
     /// Total rate in the fastest sample (bytes per second), counted as in `bytes_per_s`.
     pub best_bytes_per_s: f64,
-    /// Median of bytes read plus bytes written (bytes per second). A copy counts each byte twice.
+    /// Median memory traffic: bytes read plus bytes written, per second. A copy counts each byte
+    /// twice.
     pub traffic_bytes_per_s: f64,
 }
 

@@ -1,10 +1,10 @@
-//! Measures the rates of reads and writes of cached files, and of `memcpy` for comparison. The
-//! difference is the cost of the file system.
+//! Measures the rates of reads and writes of cached files, and the rate of `memcpy`. The difference
+//! between file access and `memcpy` is the cost of the file system.
 //!
-//! The files are a temporary file, as in the papers, and a hot file, which is in the page cache.
-//! Each request moves 64 KiB between the file and one buffer, which stays in a CPU cache. For a
-//! fair comparison, `memcpy` also copies between a large array and one small buffer, not between
-//! two large arrays.
+//! There are two files: a temporary file, as in the memory tests of Riedel et al. (1997), and a hot
+//! file, which is in the page cache. Each request moves 64 KiB between the file and one buffer,
+//! which stays in a CPU cache. For a fair comparison, `memcpy` also copies between a large array
+//! and one small buffer, not between two large arrays.
 
 use analysis::units;
 use std::fs::{File, OpenOptions};
@@ -20,7 +20,7 @@ use ioengine::Clock;
 use crate::failure::{Failure, Outcome};
 use crate::trials::Lab;
 
-/// Size of a request (bytes), as in the papers.
+/// Size of a request (bytes), as in the memory tests of Chung et al. (2000).
 pub const REQUEST_BYTES: usize = 64 << 10;
 /// Maximum size of a test file (bytes). One pass over a file of this size takes tens of
 /// milliseconds.
@@ -114,8 +114,8 @@ fn hot_file(folder: &Path, bytes: u64) -> Result<File, String> {
     let free = ioengine::host::free_bytes_at(folder).map_err(|e| e.to_string())?;
     if free < 2 * bytes {
         return Err(format!(
-            "{name} has {} free, but a file of {} needs twice its size; use another folder with \
-             --dir",
+            "{name} has only {} of free space, but 2 times {} (the size of the test file) must be \
+             free; use another folder with --dir",
             units::size(free),
             units::size(bytes)
         ));

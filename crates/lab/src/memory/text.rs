@@ -125,7 +125,8 @@ pub fn warning(readings: &MemoryReadings) -> Option<String> {
     (disturbed as f64 > DISTURBED_MAX * readings.table.len() as f64).then(|| {
         format!(
             "{disturbed} of {} rates vary widely because other programs are running; try again \
-             when the machine is idle, or use best_bytes_per_s of --json",
+             when the machine is idle, or use the values of best_bytes_per_s in the output of \
+             --json",
             readings.table.len()
         )
     })

@@ -99,8 +99,8 @@ fn no_handshake(address: &str, error: &ChannelError) -> Failure {
         other => other.to_string(),
     };
     Failure::failed(format!(
-        "the halfpower peer {address}: {cause}; copy the key file of the server and specify the \
-         copy with --peer-key, and compare the address with the one that halfpower peer printed"
+        "the halfpower peer {address}: {cause}; check that halfpower peer printed this address, \
+         and specify a copy of the server's key file with --peer-key"
     ))
 }
 
@@ -155,8 +155,8 @@ impl ServerWatch {
         &self.greeting
     }
 
-    /// Returns true if the server runs on this machine, which is known from the boot id. The CPU
-    /// time of the server then includes the CPU time of the client.
+    /// Returns true if the server runs on this machine, as equal boot ids show. The CPU time of the
+    /// server then includes the CPU time of the client.
     pub fn is_this_machine(&self) -> bool {
         let boot_id = machine::boot_id();
         !boot_id.is_empty() && boot_id == self.greeting.host.boot_id

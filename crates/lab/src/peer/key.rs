@@ -69,8 +69,9 @@ impl Key {
         file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(failed)?;
         parse(text.trim()).map(Key).ok_or_else(|| {
             Failure::usage(format!(
-                "the key file {name} contains no key of {} hexadecimal digits; copy the key file \
-                 of the halfpower peer, or remove it so that halfpower peer creates a new one",
+                "the key file {name} contains no key of {} hexadecimal digits; on the client, \
+                 replace {name} with a copy of the server's key file; on the server, remove \
+                 {name} and start halfpower peer without --key-file to create a new key",
                 2 * KEY_BYTES
             ))
         })

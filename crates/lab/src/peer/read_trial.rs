@@ -84,8 +84,8 @@ pub fn run(
         request_bytes,
         depth: trial.depth,
         region_bytes,
-        // Requests arrive at the rate limit. If the file is slower, requests are always
-        // waiting, so the queue stays full as in a closed loop.
+        // Requests arrive at a constant rate that equals the rate limit. If the file is slower,
+        // requests are always waiting, so the queue stays full as in a closed loop.
         arrival: Arrival::Constant { requests_per_s: bytes_per_s_max / f64::from(request_bytes) },
         limit_ns: Some(u64::from(trial.milliseconds) * 1_000_000),
         ..Workload::default()

@@ -61,7 +61,8 @@ pub struct Limits {
     pub handshakes: usize,
     /// Maximum number of authenticated connections.
     pub clients: usize,
-    /// Time limit for the handshake, and again for the first request after it.
+    /// Time limit for the handshake. The first request after the handshake has a separate time
+    /// limit of the same length.
     pub handshake: Duration,
     /// Maximum time between two requests.
     pub idle: Duration,
@@ -104,8 +105,8 @@ pub fn serve(options: &PeerOptions) -> Outcome {
         let (name, make) = (key_file.display(), if is_there { "use" } else { "create" });
         let rate = units::size(options.bytes_per_s_max);
         console::data(&format!(
-            "would listen on {}, {make} the key file {name}, and serve counters of this machine \
-             and reads of files below {} at up to {rate}/s; nothing was done",
+            "would listen on {}, {make} the key file {name}, serve counters of this machine, and \
+             let clients read files below {} at up to {rate}/s; nothing was done",
             options.listen,
             options.folder.display()
         ));
@@ -151,8 +152,8 @@ fn key_of(options: &PeerOptions, key_file: &Path) -> Outcome<(Key, bool)> {
 fn say_how(options: &PeerOptions, console: &Console, address: SocketAddr, key_file: &Path) {
     let (folder, rate) = (options.folder.display(), units::size(options.bytes_per_s_max));
     console.say(format!(
-        "serving counters of this machine, and reads of files below {folder} at up to {rate}/s, \
-         until Ctrl-C"
+        "serving counters of this machine and the content of files below {folder} (at most \
+         {rate}/s), until Ctrl-C"
     ));
     let name = key_file.file_name().map(PathBuf::from).unwrap_or_default();
     let (host, port) = (Host::read().name, address.port());

@@ -158,8 +158,9 @@ fn cpu_of(measured: &[Measured]) -> CpuUsage {
         |of: fn(&CpuUsage) -> u64| measured.iter().map(|one| of(&one.result.sample.cpu)).sum();
     let hosts = |of: fn(&CpuUsage) -> Option<u64>| sum(by_host.iter().copied(), of);
     let user_ns: u64 = all(|cpu| cpu.user_ns);
-    // Each rank counts the other ranks of its host as other programs. Therefore the user time of
-    // all ranks is subtracted from the user time of the hosts.
+    // Each rank counts the other ranks of its host as other programs. Therefore `users_ns` is the
+    // user time of all programs on all hosts, including the ranks. To compute `others_user_ns`, the
+    // user time of all ranks is subtracted.
     let users_ns = hosts(|cpu| Some(cpu.others_user_ns? + cpu.user_ns));
     CpuUsage {
         elapsed_ns: measured.iter().map(|one| one.result.sample.cpu.elapsed_ns).max().unwrap_or(0),

@@ -10,7 +10,7 @@ use crate::ranks::merge::{Merged, RankResult};
 pub enum Message {
     /// A rank introduces itself to rank 0.
     Hello(Hello),
-    /// Rank 0 requests the clocks of a rank. The answer contains the same number.
+    /// Rank 0 requests the clocks of a rank. The answer repeats the number of this request.
     Ping(u32),
     /// A rank answers with its clocks.
     Pong(Pong),

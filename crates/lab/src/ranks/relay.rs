@@ -28,9 +28,9 @@ const SLEEP: [Duration; 2] = [Duration::from_micros(50), Duration::from_millis(1
 const HEARTBEAT_NS: u64 = 1_000_000_000;
 /// Time without a message or heartbeat after which a relay counts as lost (ns).
 const SILENCE_NS: u64 = 15_000_000_000;
-/// Time after which a relay that accepts no message counts as lost (ns). It is shorter than
-/// `SILENCE_NS`, because a relay that waits to send a message sends no heartbeats, and must not
-/// count as lost because of this.
+/// Time after which a relay that accepts no message counts as lost (ns). While a relay waits to
+/// send a message, the waiting relay sends no heartbeats. This time is shorter than `SILENCE_NS`,
+/// so that the waiting relay does not count as lost.
 const STUCK_NS: u64 = 10_000_000_000;
 /// Maximum time for which a worker may continue after rank 0 has ended or a rank was lost (ns).
 const GRACE_NS: u64 = 5_000_000_000;
@@ -57,9 +57,9 @@ pub trait Transport {
 pub struct Ended {
     /// The exit code of the worker. 1 if a signal killed the worker.
     pub code: u8,
-    /// Whether no other relay was found to be lost. If false, the MPI library must not wait for the
-    /// other ranks, because it would wait forever. Only rank 0 watches all relays. The other ranks
-    /// watch only rank 0.
+    /// Whether all relays that this relay watches are alive. If false, the MPI library must not
+    /// wait for the other ranks, because the wait would never end. The relay of rank 0 watches all
+    /// other relays. Each other relay watches only the relay of rank 0.
     pub all_alive: bool,
 }
 
@@ -139,8 +139,8 @@ fn start(transport: &dyn Transport, command: &mut Command) -> io::Result<Worker>
         command.stdout(Stdio::null()).stderr(Stdio::piped());
     }
     let mut child = command.spawn()?;
-    // This closes the relay's copy of the worker's end of the socket. Otherwise the connection
-    // would stay open after the worker ended.
+    // The standard input in `command` is a copy of the worker's end of the socket. Replacing it
+    // closes this copy. Otherwise the connection would stay open after the worker ended.
     command.stdin(Stdio::null());
     let errors = child.stderr.take().map(|stderr| thread::spawn(move || last_of(stderr)));
     let mut reader = socket.try_clone()?;

@@ -58,8 +58,8 @@ impl Share {
     /// Checks that the ranks can divide the region of a workload into parts.
     ///
     /// # Errors
-    /// The region is too small for one request of each rank, or the parts are strided and the
-    /// workload does not consist of sequential requests of one size from one thread.
+    /// The region is too small for one request of each rank. Strided parts also fail if the
+    /// workload is not sequential, has several request sizes, or has several threads.
     pub fn check(&self, region_bytes: u64, workload: &Workload) -> Outcome<()> {
         if self.bytes(region_bytes, workload.request_bytes) == 0 {
             return Err(Failure::usage(format!(

@@ -52,8 +52,9 @@ pub fn lines(quantities: &[Quantity]) -> Vec<String> {
     }
     lines.push(
         "\npath: overhead of the I/O path (system calls, FUSE, wake-ups), in the unit of the row. \
-         It was\nmeasured on a device without delay and subtracted. If two bounds were measured, \
-         they must enclose\nthe truth and must not differ by more than the limit."
+         The\noverhead was measured on a device without delay and subtracted. If a lower and an \
+         upper bound were\nmeasured, the truth must lie between these bounds, and the bounds must \
+         not differ by more than\nthe limit."
             .to_owned(),
     );
     lines

@@ -24,7 +24,7 @@ const RATE_TOLERANCE: f64 = 0.01;
 /// Maximum relative error of all other quantities.
 const TOLERANCE: f64 = 0.05;
 /// Maximum relative error of the rate of a device that the kernel throttles. The kernel enforces
-/// the limit in slices of 0.1 s, and the rate is measured over several seconds.
+/// the limit in slices of 0.1 s. The trial lasts 6 s, so an error of one slice is 1.7%.
 const SLICE_TOLERANCE: f64 = 0.02;
 /// Maximum distance between the bounds of the CPU cost, as a share of the lower bound.
 const BOUNDS_TOLERANCE: f64 = 0.15;
@@ -59,8 +59,10 @@ fn latency(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     let value = |name, measured| Quantity::value(name, "us", (2000.0, measured), TOLERANCE);
     Ok(vec![
         value("latency of a request", measured).with_path(path / 1000.0),
-        // This latency is the elapsed time divided by the number of requests. It reveals wrong
-        // timestamps of requests, which the subtraction of the overhead would hide.
+        // This latency is the elapsed time divided by the number of requests, so it needs no
+        // timestamps of requests. If the timestamps have a constant error, the error cancels out in
+        // the first latency, which is a difference. The error still changes the overhead `path`,
+        // which then differs from `counted_path`.
         value("latency by counting", counted).with_path(counted_path / 1000.0),
     ])
 }
@@ -90,8 +92,8 @@ fn throughput(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
 }
 
 /// Parameters of a device with long requests. During such a request, the CPU goes idle and then
-/// takes about 40 us to wake up, which the overhead measured at zero delay hardly includes. This
-/// time is small compared with the fixed cost of 2 ms.
+/// takes about 40 us to wake up. The overhead that is measured at zero delay hardly includes this
+/// wake-up time. The wake-up time is small compared with the fixed cost of 2 ms.
 const SIZED: &str = "fixed=2ms,rate=125MB/s";
 
 /// Measures fixed cost, marginal cost and half-power request size. Fits T = f + s S to the time T
@@ -214,7 +216,7 @@ fn cache(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
         fitting *= 2;
     }
     missing = missing.min(fitting * 2);
-    // The search ends at a resolution of 2%.
+    // The search ends when the two bounds differ by at most 2% or one request.
     while missing - fitting > (fitting / 50).max(1) {
         let between = (fitting + missing) / 2;
         if fits(between)? { fitting = between } else { missing = between }
@@ -246,9 +248,10 @@ const UNCHARGED_US: u64 = 6;
 /// Minimum and maximum number of rounds. Each round has one trial with the soaker, which uses all
 /// CPU time that is left over, and one trial without.
 const CPU_ROUNDS: (u32, u32) = (7, 20);
-/// Maximum distance from the median to the upper bound of the CPU time, as a share of the true
-/// value. As in surveys, rounds are added until the distance is small enough. More rounds are
-/// needed if other programs use the machine.
+/// The uncharged CPU time has a median with a confidence interval. This is the maximum distance
+/// from the median to the upper end of the interval, as a share of the true CPU time. As in
+/// surveys, rounds are added until the distance is small enough. More rounds are needed if other
+/// programs use the machine.
 const CPU_SPREAD: f64 = 0.04;
 
 /// Measures the CPU time per request of a device whose true CPU time is known. A part of this time
@@ -282,7 +285,8 @@ fn cpu(with: &Apparatus<'_>) -> Outcome<Vec<Quantity>> {
     Ok(vec![cpu.with_path(path / 1000.0)])
 }
 
-/// Returns the distance from the median to the upper bound of the CPU time (us).
+/// The uncharged CPU time has a median with a confidence interval. Returns the distance from the
+/// median to the upper end of the interval (us).
 fn spread_us(point: &Point) -> f64 {
     let uncharged: Vec<f64> = point.trials.iter().filter_map(Trial::uncharged_ns).collect();
     let lower = point.cpu_lower_ns().unwrap_or(f64::NAN);

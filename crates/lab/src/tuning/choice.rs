@@ -18,8 +18,8 @@ const LOSS_MAX: f64 = 0.03;
 /// Minimum rate of a setting that is considered for further measurements, as a share of the best
 /// rate.
 const IN_PLAY: f64 = 0.90;
-/// A setting can be selected only if it was measured at least this often. If no setting was, only
-/// the settings with the most measurements can be selected.
+/// A setting can be selected only if it was measured at least this often. If no setting was
+/// measured this often, only the settings with the most measurements can be selected.
 const PROBES_ENOUGH: usize = 3;
 /// This many of the fastest settings are measured again in every round, because they determine the
 /// best rate.
@@ -89,11 +89,11 @@ pub fn grid(region_bytes: u64, memory_bytes: u64) -> Vec<Setting> {
 /// Returns the settings to measure in the next round. The first round measures a coarse grid, with
 /// every second request size and queue depth.
 ///
-/// Later rounds measure again the three fastest settings, and all settings within 10% of the best
-/// rate that need no more memory than the current choice. If `explores` is true, later rounds also
-/// measure new settings of the grid. These are all neighbours of the fastest setting, and those
-/// neighbours of settings within 10% of the best rate that need no more memory than the current
-/// choice.
+/// Later rounds measure two groups of settings again: the three fastest settings, and the cheap
+/// settings within 10% of the best rate. A setting is cheap if the setting needs no more memory
+/// than the current choice. If `explores` is true, later rounds also measure new settings of the
+/// grid: all neighbours of the fastest setting, and the cheap neighbours of all settings within 10%
+/// of the best rate.
 pub fn round(grid: &[Setting], measured: &[Measured], explores: bool) -> Vec<Setting> {
     let Some(choice) = choose(measured) else {
         return grid.iter().copied().filter(|setting| is_coarse(*setting)).collect();

@@ -1,6 +1,6 @@
 //! Stores the results of `tune` in the file that the `seqio` library reads. The file is read before
 //! anything is measured, so that an invalid file is reported early. Storing a tuning replaces the
-//! whole file.
+//! file by a new file, which also contains the earlier tunings of other storage.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};

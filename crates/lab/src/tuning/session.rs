@@ -114,7 +114,7 @@ fn print(document: &TuneDocument, read: &Tuning, write: Option<&Tuning>, console
 fn line(name: &str, Tuning { choice, .. }: &Tuning) -> String {
     let (cheapest, best) = (&choice.cheapest, &choice.best);
     format!(
-        "{name}: {} reaches {} with {} of buffers; the best rate is {} at {}",
+        "{name}: {} reaches {} and needs {} of buffer memory; {} is the best rate, reached with {}",
         shown(cheapest.setting),
         units::rate(cheapest.bytes_per_s()),
         units::size(choice::memory(cheapest.setting)),

@@ -14,11 +14,13 @@ use crate::point_key::PointKey;
 
 /// The minimum change within a trial that is reported, as a share. For a drift, it is a share of
 /// the median rate. For a sudden change, it is a share of the higher of the two rates. For an early
-/// burst, it is the number of bytes above the later rate, as a share of the trial's bytes.
+/// burst, it is a share of the trial's bytes. The size of an early burst is the number of bytes
+/// that the burst moved minus the number of bytes that the later rate would have moved in the same
+/// time.
 const DRIFT_MIN: f64 = 0.15;
 /// The p-value below which a drift is reported.
 const DRIFT_P_MAX: f64 = 0.01;
-/// A pause of at least this length can count as a stall in a trial of any length (ns). A shorter
+/// A pause of at least this length (ns) can count as a stall, however long the trial is. A shorter
 /// pause must last at least 5% of the trial.
 const LONG_STALL_NS: u64 = 10_000_000_000;
 /// The number of open-loop requests that must be due during a pause before it counts as a stall.
@@ -116,8 +118,8 @@ fn end_of_burst(moved: &[(u64, f64)]) -> Option<Break> {
     Some(Break { at_ns: at_ns as f64, before_per_s, after_per_s })
 }
 
-/// If the verdict reports that the rate fell suddenly, returns its text, such as "the rate fell
-/// from 250 MB/s to 125 MB/s after 2 s: ..". Otherwise returns None.
+/// If the verdict has the reason that the rate fell suddenly, returns the text of this reason, such
+/// as "the rate fell from 250 MB/s to 125 MB/s after 2 s: ..". Otherwise returns None.
 pub fn fall(verdict: &Verdict) -> Option<&str> {
     let reason = verdict.reason(Check::RateChange)?;
     let text = reason.split_once(": ").map_or(reason, |(_, text)| text);

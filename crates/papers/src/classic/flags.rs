@@ -250,7 +250,8 @@ impl RawFlags {
             (Some(OrderFlag::Plain(order)), None) => order,
             (Some(OrderFlag::Plain(order)), Some(rows)) => {
                 let order = if order == Order::Random { "-frandom" } else { "-fsequential" };
-                let message = format!("-i{rows} sets the number of rows of -fN, but the order is");
+                let message =
+                    format!("-i{rows} sets the number of rows for -fN, but the specified order is");
                 return Err(Failure::usage(format!("{message} {order}; drop -i")));
             }
             (Some(OrderFlag::Columns(columns)), rows) => {

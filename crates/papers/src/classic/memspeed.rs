@@ -23,8 +23,9 @@ enum Source {
     Path(&'static str),
 }
 
-/// A row of Table 2. `alone` and `together` are the numbers (1 to 8) of memspeed's tests on one
-/// thread and on all CPUs. A number is None if memspeed had no such test.
+/// A row of Table 2. memspeed numbered its tests from 1 to 8. `alone` is the number of the test on
+/// one thread, and `together` is the number of the test on all CPUs. None if memspeed had no such
+/// test.
 struct Row {
     name: &'static str,
     source: Source,
@@ -115,9 +116,9 @@ pub fn plan_line(spec: &MemorySpec, plan: &MemoryPlan) -> String {
     let set = spec.set_bytes.first().copied().unwrap_or(0);
     let folder = spec.folder.as_deref().unwrap_or(Path::new("."));
     format!(
-        "would measure {} rows with {} per thread, on {:?} threads, and write an unnamed file of \
-         {} in {} and another in memory, which are removed at the end; would take about {}; \
-         nothing was done",
+        "would measure the {} rows of the table, with {} per thread, on {:?} threads; would write \
+         an unnamed file of {} in {} and another in memory, and remove both at the end; would take \
+         about {}; nothing was done",
         ROWS.len(),
         units::size(set),
         spec.threads,

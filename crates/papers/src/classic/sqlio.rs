@@ -154,8 +154,9 @@ fn assignment_of(lines: &[ParamLine], files: &[PathBuf], order: Order) -> Outcom
     let alike = |line: &ParamLine| ParamLine { file: first.file.clone(), ..line.clone() } == *first;
     if let Some(other) = lines.iter().find(|line| !alike(line)) {
         return Err(Failure::usage(format!(
-            "{} and {} of the parameter file differ in threads, mask or size, but a run treats \
-             all files alike; make them alike, or start a run for each file at the same time",
+            "{} and {} of the parameter file differ in threads, mask or size, but a run uses the \
+             same values for all files; specify the same values for all files, or start one run \
+             per file, all at the same time",
             first.file.display(),
             other.file.display()
         )));
@@ -260,7 +261,7 @@ mod tests {
         assert!(line.starts_with("halfpower run a b "), "{line}");
         assert!(line.contains("--numjobs 2") && line.contains("--size 104857600"), "{line}");
         assert!(line.contains("--cpus-allowed 1"), "{line}");
-        assert!(with("a 2\nb 3").unwrap_err().message.contains("make them alike"));
+        assert!(with("a 2\nb 3").unwrap_err().message.contains("the same values for all files"));
         assert!(with("a 2 0x3").unwrap_err().message.contains("taskset"));
         let striped = Flags::parse(&["-Fp".into()]).unwrap();
         let sized = params::parse("a 1 0 100").unwrap();

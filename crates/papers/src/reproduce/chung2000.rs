@@ -33,7 +33,8 @@ pub const EXPLANATIONS: &[Explanation] = &[
         "DMA",
         0.0,
         1e9,
-        "at 19 MB/s, the CPU costs of inputs C210 and C212 add up to 1.4% of two CPUs",
+        "at 19 MB/s, the CPU costs that the paper states (C210 and C212) add up to 1.4% of two \
+         CPUs",
     ),
     ("t7", "PIO", 0.0, 1e9, "170 clocks per byte (Table 7) limit a 733 MHz CPU to 4.1 MB/s"),
     (
@@ -220,8 +221,8 @@ fn transfer_modes() -> Figure {
     Figure { given: Some(published::CHUNG_7), ..table }
 }
 
-/// Returns the system that has a drive of Tables 9 and 10, and the price of the drive (USD; claims
-/// C174 and C172).
+/// Returns the system with the drive that Tables 9 and 10 call `name`, and the price of the drive
+/// (USD; claims C174 and C172).
 fn drive_of(name: &str) -> (&'static str, f64) {
     if name.contains("Atlas") { (ATLAS, 534.0) } else { (FIREBALL, 209.0) }
 }

@@ -54,7 +54,7 @@ fn optimal_depth(lab: &Lab, probe: &Probe) -> Answer {
     first_size(&DEPTHS, |depth| Ok(lab.mib(&probe.clone().deep(depth as u32))? >= 0.9 * most))
 }
 
-/// Returns by how much `more` exceeds `than` (percent).
+/// Returns the difference `more - than` as a percentage of `than`.
 fn percent_more(more: f64, than: f64) -> f64 {
     (more / than - 1.0) * 100.0
 }
@@ -169,7 +169,8 @@ pub const OLD_HARDWARE: &[Check] = &[
 pub const RANDOM: &[Check] = &[
     ("C100", |lab| {
         // `first` is the smallest depth at which the rate is more than 5% above that of depth 1.
-        // The claim states the preceding depth in Figure 11, which is half of `first`.
+        // The claim states the last depth of Figure 11 before `first`. The depths double, so this
+        // is half of `first`.
         let alone = reads(lab, atlas())?;
         let first = first_size(&[2.0, 4.0, 8.0, 16.0, 32.0], |depth| {
             Ok(lab.rate(&atlas().random().deep(depth as u32))? > 1.05 * alone)
@@ -218,8 +219,9 @@ pub const SCSI_STRIPES: &[Check] = &[
     ("C147", |lab| ratio(lab, &atlas().striped(2).deep(3), &atlas().deep(3))),
     ("C151", |lab| peak(lab, atlas().striped(3))),
     ("C152", |lab| peak(lab, atlas().striped(4))),
-    // C154 and C155 are the gains from the third and the fourth drive. Both are gains over two
-    // drives, because otherwise the sum would exceed the 50 MB/s that the text states.
+    // C154 and C155 are the gains in write throughput from the third and the fourth drive. C155 is
+    // the gain of four drives over two drives. If C155 were the gain over three drives, the
+    // throughput of four drives would exceed the 50 MB/s that the text states.
     ("C155", |lab| adds(lab, atlas().striped(4).wce(), atlas().striped(2).wce())),
     ("C156", |lab| lab.mib(&bus_test(ATLAS, 64.0))),
     ("C157", |lab| adds(lab, atlas().striped(3), atlas().striped(2))),
@@ -276,7 +278,8 @@ pub const ONE_IDE_DISK: &[Check] = &[
     }),
     ("C205", |lab| plateau(lab, &fireball(), &SIZES)),
     ("C206", |lab| plateau(lab, &fireball().wce(), &SIZES)),
-    // Writes are also simulated at depth 2, which is the best depth on the 3ware card (C209).
+    // Reads and writes are simulated at depth 2. Depth 2 is the best depth for writes on the 3ware
+    // card (C209).
     ("C207", |lab| {
         let writes = plateau(lab, &fireball().wce().deep(2), &SIZES)?;
         Ok(plateau(lab, &fireball().deep(2), &SIZES)?.max(writes))
@@ -358,8 +361,9 @@ fn us_of_2_kib(fixed: &str, each: &str) -> Option<f64> {
     Some(stated(fixed)? + 2.0 * stated(each)?)
 }
 
-/// Returns the request size (KB) from which on buffered writes always cost less CPU time under NT
-/// 4.0 SP6 than in Figure 2 of the first paper. The costs under SP6 are scaled from 333 to 200 MHz.
+/// Compares the CPU time of buffered writes under NT 4.0 SP6 with Figure 2 of the first paper.
+/// Returns the smallest request size (KB) such that this size and all larger sizes cost less under
+/// SP6. The costs under SP6 are scaled from 333 to 200 MHz.
 fn cheaper_under_sp6() -> Option<f64> {
     let (fixed, each) = (stated("C078")?, stated("C079")?);
     let mut from = None;
@@ -396,8 +400,8 @@ const OWN: &[OwnValue] = &[
             let more_us = us_of_2_kib("C141", "C142")? - us_of_2_kib("C139", "C140")?;
             Some(more_us * stated("C134")? * 512.0 / 1e4)
         },
-        "C139 to C142 (the difference in CPU time, as a share of the time per request at the rate \
-         of C134)",
+        "C139 to C142 (the difference in CPU time per request, multiplied by the request rate of \
+         C134)",
     ),
     (
         &["C138"],
@@ -413,7 +417,7 @@ const OWN: &[OwnValue] = &[
     (
         &["C186"],
         || Some(framed_ide_writes()? / stated("C184")?),
-        "C184 and the computed value of C185 (C185 / C184)",
+        "C184 and the value computed for C185 (C185 / C184)",
     ),
     (
         &["C077"],

@@ -187,8 +187,8 @@ pub fn stated(published: &Lab, paper: Paper, checks: Checks) -> Vec<Stated> {
     with_check.filter(agrees).collect()
 }
 
-/// Returns the value of a claim that follows from other numbers of the paper, with the source of
-/// the value. None if there is no such value.
+/// If the value of a claim follows from other numbers of the paper, returns this value and its
+/// source. Otherwise returns None.
 fn own_value(claim: &Claim, in_figures: Option<f64>, own: &[OwnValue]) -> Option<(f64, String)> {
     let stated = own.iter().find(|(ids, _, _)| ids.contains(&claim.id.as_str()));
     match stated {
@@ -269,8 +269,8 @@ pub fn plateau(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     reaches(lab, probe, sizes, 0.9 * best(lab, probe, sizes)?)
 }
 
-/// Returns the first request size (KB) at which the throughput is within 2% of the best. The limit
-/// is less than the 3% by which repeated measurements of the first paper differ (R017).
+/// Returns the first request size (KB) at which the throughput is within 2% of the best. 2% is less
+/// than the 3% by which repeated measurements of the first paper differ (R017).
 pub fn media_limit(lab: &Lab, probe: &Probe, sizes: &[f64]) -> Answer {
     reaches(lab, probe, sizes, 0.98 * best(lab, probe, sizes)?)
 }
@@ -280,12 +280,14 @@ pub fn ratio(lab: &Lab, over: &Probe, under: &Probe) -> Answer {
     Ok(lab.mib(over)? / lab.mib(under)?)
 }
 
-/// Returns how much lower the throughput of the probe `less` is than that of `than` (percent).
+/// Returns the throughput that the probe `less` loses compared with the probe `than`, as a
+/// percentage of the throughput of `than`.
 pub fn loss(lab: &Lab, less: &Probe, than: &Probe) -> Answer {
     Ok((1.0 - ratio(lab, less, than)?) * 100.0)
 }
 
-/// Returns how much higher the throughput of the probe `more` is than that of `than` (percent).
+/// Returns the throughput that the probe `more` gains compared with the probe `than`, as a
+/// percentage of the throughput of `than`.
 pub fn gain(lab: &Lab, more: &Probe, than: &Probe) -> Answer {
     Ok((ratio(lab, more, than)? - 1.0) * 100.0)
 }

@@ -90,8 +90,8 @@ pub struct PointDocument {
     pub simulated: Option<f64>,
     /// The published value. Null if it is unknown.
     pub published: Option<f64>,
-    /// The naive bound, from the throughput min(depth x size / R0, disks x media rate, bus rate).
-    /// R0 is the time of a single request. Null if there is no such bound.
+    /// The naive bound of the throughput: min(depth x request size / R0, disks x media rate, bus
+    /// rate). R0 is the time of a single request. Null if there is no such bound.
     pub naive: Option<f64>,
     /// The relative error of the simulated value. For shares of bus time, this is the difference in
     /// percentage points, divided by 100.

@@ -172,8 +172,8 @@ fn parameter_line(reproduction: &Reproduction) -> String {
     let figures: usize = reproduction.figures.iter().map(points).sum();
     let claims = reproduction.claims.as_ref().map_or(0, |claims| claims.scored.len());
     format!(
-        "  the system files of this paper have {fitted} fitted parameters, which explain {figures} \
-         points and {claims} claims"
+        "  {fitted} parameters in the system files of this paper are fitted; {figures} points and \
+         {claims} claims are compared with simulations"
     )
 }
 
@@ -183,9 +183,9 @@ fn claim_lines(claims: &Claims, all: bool) -> Vec<String> {
     let mut lines = vec![
         String::new(),
         format!(
-            "Claims in the text: {} were checked ({} met, {} not met; a group of contradicting \
-             claims counts once), {} are contradicted by the paper's own numbers, {} are inputs, \
-             {} are not simulated, {} are out of scope",
+            "Claims in the text: {} checked ({} met, {} not met), {} contradicted by the paper's \
+             own numbers, {} inputs, {} not simulated, {} out of scope; a group of claims that \
+             contradict each other counts as one checked claim",
             count.of,
             count.passed,
             count.of - count.passed,

@@ -11,9 +11,9 @@
 //! two of them by more than 1%. The search for a determined parameter starts at the value in the
 //! system file. In smaller and smaller steps, it reduces the mean error of the values that the
 //! parameter changes. A parameter that is not determined gets a neutral value: 0 for a time or a
-//! size, and the advertised rate for a rate. Two kinds of settings are not fitted again: settings
-//! that are not numbers, such as which requests keep the bus, and the zone tables of the disks,
-//! which were fitted to Figure 14.
+//! size, and the advertised rate for a rate. Settings that are not numbers are not fitted again,
+//! for example the setting that states which requests keep the bus. The zone tables of the disks,
+//! which were fitted to Figure 14, are not fitted again either.
 
 use lab::simulated::on_all_cores;
 
@@ -27,7 +27,7 @@ use crate::reproduce::probe::{self, Change, Lab, Probe};
 const LEAST_POINTS: usize = 2;
 /// A step changes a value if the simulated value differs by more than this share.
 const MOVED: f64 = 0.01;
-/// The factor by which each round of the search multiplies or divides a parameter in one step.
+/// The step of each round of the search: a parameter is multiplied or divided by this factor.
 const ROUNDS: [f64; 2] = [1.25, 1.08];
 
 /// A figure that was predicted without its own published values.
@@ -55,9 +55,9 @@ pub struct Refit {
     pub found: f64,
     /// Whether the other published values determine the parameter.
     pub is_determined: bool,
-    /// The mean error of the figure (a share) if this parameter has the value of the system file
-    /// and all other parameters have their new values. If this error is less than the predicted
-    /// mean error, the new value of this parameter causes a part of the predicted error.
+    /// The mean error of the figure (a share) if this parameter keeps its value from the system
+    /// file and all other parameters have their new values. If this error is less than the mean
+    /// error of the prediction, the new value of this parameter makes the prediction worse.
     pub error_as_in_file: f64,
 }
 
@@ -133,7 +133,7 @@ pub fn leave_out(
     let count = all.len() as f64;
     let predict = |(at, (number, fitted)): (usize, (usize, Vec<usize>))| {
         let name = figures[number].name();
-        progress(0.2 + 0.8 * at as f64 / count, &format!("predicting {name} from the rest"));
+        progress(0.2 + 0.8 * at as f64 / count, &format!("predicting {name} from other values"));
         search.predict(name, number, &fitted)
     };
     all.into_iter().enumerate().filter_map(predict).collect()
@@ -315,7 +315,8 @@ impl Parameter {
     }
 
     /// Returns a factor that changes the parameter enough to have an effect. A parameter in bytes
-    /// is often a threshold for request sizes, which are powers of 2, so it is divided by 4.
+    /// is divided by 4. Such a parameter is often compared with request sizes, which are powers of
+    /// 2, so a small change may have no effect.
     fn wide_step(&self) -> f64 {
         if self.unit.ends_with('B') { 0.25 } else { 1.3 }
     }
@@ -343,7 +344,8 @@ impl Parameter {
 pub fn text(all: &[LeftOut]) -> String {
     let share = |score: &Score| format!("{:.1}%", score.mean * 100.0);
     let mut lines = vec![
-        "Mean absolute error of each figure: fitted, and predicted without its own points"
+        "Mean absolute error of each figure: fitted with all points, and predicted without the \
+         points of that figure"
             .to_owned(),
         format!("  {:10} {:>6} {:>8} {:>10}", "figure", "points", "fitted", "predicted"),
     ];

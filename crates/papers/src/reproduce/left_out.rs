@@ -95,7 +95,7 @@ const SOURCES: &[Source] = &[
             "phase",
             &["Arbitrate Win", "(Re)Select End", "Data In End", "Status"],
             "later parts of a phase",
-            "each is added to the first part of its phase, and the sum is scored",
+            "the values of all parts of a phase are added, and only the sum is scored",
         )],
     ),
     source(
@@ -112,7 +112,7 @@ const SOURCES: &[Source] = &[
         Paper::Chung2000,
         "t7",
         published::CHUNG_7,
-        &[rule("unit", &["clocks/byte"], "clocks per byte", "inputs for simulating the PIO rows")],
+        &[rule("unit", &["clocks/byte"], "clocks per byte", "inputs for simulating PIO reads")],
     ),
     source(Paper::Chung2000, "t9", published::CHUNG_9, &[]),
     source(

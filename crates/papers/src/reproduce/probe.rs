@@ -20,7 +20,7 @@ pub const MIB: f64 = 1_048_576.0;
 /// The size of the file in all sequential measurements (bytes), from claim R015.
 const FILE_BYTES: u64 = 100 << 20;
 
-/// How much data a probe accesses, or for how long.
+/// The amount of data that a probe accesses, or the time for which it issues requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Extent {
     /// This many bytes from the start of the file are accessed once.
@@ -30,7 +30,7 @@ pub enum Extent {
     /// This many bytes from the start of the file (at least one request) are accessed repeatedly
     /// for one second of simulated time.
     Again(u64),
-    /// 200 requests are issued at this interval (ns).
+    /// 200 requests are issued, one in each interval of this length (ns).
     Paced(u64),
 }
 
@@ -114,7 +114,7 @@ impl Probe {
         if disks == 1 { self } else { self.with("disks", disks).with("volume", "stripe") }
     }
 
-    /// Sets how much data is accessed, or for how long.
+    /// Sets the amount of data that is accessed, or the time for which requests are issued.
     pub fn over(mut self, extent: Extent) -> Probe {
         self.extent = extent;
         self

@@ -21,7 +21,7 @@ const NARROW: &str = "nt4-narrow";
 const MISALIGN: &str = "12k";
 
 const ABOVE_THE_MEDIA: &str =
-    "the published value exceeds the media rate at any position (6.71 MB/s, Figure 14)";
+    "the published value exceeds the highest media rate of the disk (6.71 MB/s, Figure 14)";
 
 /// The known reasons for large errors in the figures.
 pub const EXPLANATIONS: &[Explanation] = &[
@@ -393,7 +393,7 @@ fn hit_times() -> Figure {
     let rows = sizes.map(|kib| kib.to_string()).to_vec();
     let title = "elapsed time of a request (ms)".to_owned();
     let chart = Chart { title, rows_are: "request KB", rows, columns };
-    figure("t3", "Reads from the drives' buffers, issued by the driver", vec![chart])
+    figure("t3", "Reads by the device driver from the drives' buffers", vec![chart])
 }
 
 /// The rows of Table 4. Each row has a name, the published phases that it adds up, and the same
@@ -443,7 +443,7 @@ fn bus_phases() -> Figure {
     let mut rows: Vec<String> = PHASES.map(|(name, _, _)| name.to_owned()).to_vec();
     rows.push("Bus Utilization".to_owned());
     let chart = Chart {
-        title: "share of the bus activity, and bus utilization (percent)".to_owned(),
+        title: "share of each phase in the bus activity, and bus utilization (percent)".to_owned(),
         rows_are: "phase",
         rows,
         columns: PHASE_RUNS.map(column).to_vec(),

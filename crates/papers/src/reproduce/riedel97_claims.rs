@@ -151,8 +151,9 @@ fn at(probe: Probe, place: &str) -> Probe {
     probe.with("file_at", place).over(Extent::Bytes(16 << 20))
 }
 
-/// Returns the throughput in percent of the advertised media rates `outer` and `inner` (MB/s). The
-/// result is the mean at the outermost and the innermost position of Figure 14.
+/// Returns the mean of two shares (percent). The first share is the throughput at the outermost
+/// position of Figure 14, divided by `outer`. The second share is the throughput at the innermost
+/// position, divided by `inner`. `outer` and `inner` are advertised media rates (MB/s).
 fn share_of_media(lab: &Lab, probe: &Probe, outer: f64, inner: f64) -> Result<f64, String> {
     let outer = lab.mib(&at(probe.clone(), "0.0"))? / outer;
     let inner = lab.mib(&at(probe.clone(), INNERMOST))? / inner;

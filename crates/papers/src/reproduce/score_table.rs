@@ -1,9 +1,9 @@
 //! Formats the scores of both papers as Markdown, for the README and the documentation.
 //!
 //! `cargo xtask papers` writes the text to README.md and docs/predict.md. The scores of figures
-//! count every published value. The scores of claims count a group of claims that contradict each
-//! other as one claim. The values and claims that are not scored are listed below the tables, with
-//! the reason.
+//! count every published value. In the scores of claims, a group of claims that contradict each
+//! other counts as one claim. The values and claims that are not scored are listed below the
+//! tables, with the reason.
 
 use crate::reproduce::claim::{Claims, Count};
 use crate::reproduce::figure::{ChartResult, Figure, Score};
@@ -24,7 +24,8 @@ pub fn both_papers() -> Vec<Reproduction> {
 /// Formats the short form for the README: a table with one row for each paper.
 pub fn short(papers: &[Reproduction]) -> String {
     let mut lines = vec![
-        "| paper | published points | mean error | worst | numbers in the text met within 10% |"
+        "| paper | published points | mean error | worst | numbers in the text reproduced within \
+         10% |"
             .to_owned(),
         "|---|---|---|---|---|".to_owned(),
     ];
@@ -44,8 +45,8 @@ pub fn short(papers: &[Reproduction]) -> String {
     lines.push(String::new());
     let not = papers.iter().filter_map(|one| one.claims.as_ref()).map(with_contradicted);
     lines.push(format!(
-        "Numbers in the text that the paper's own figures and tables contradict are not counted. \
-         If they were counted, {} would be met.",
+        "Numbers in the text are not counted if the paper's own figures and tables contradict \
+         them. If these numbers were counted too, {} would be reproduced.",
         not.map(count_text).collect::<Vec<_>>().join(" and ")
     ));
     lines.join("\n")
@@ -126,19 +127,19 @@ fn row(name: &str, score: &Score, naive: Option<&Score>) -> String {
 
 fn claim_rows(claims: &Claims) -> Vec<String> {
     let mut lines = vec![
-        "| numbers in the text | met within 10% |".to_owned(),
+        "| numbers in the text | reproduced within 10% |".to_owned(),
         "|---|---|".to_owned(),
         format!("| measured or derived | {} |", count_text(claims.measured())),
         format!("| measured or derived, including those that the paper contradicts | {} |", {
             count_text(claims.measured_with_contradicted())
         }),
         format!(
-            "| all that are not contradicted, with rules, prices and facts | {} |",
+            "| all numbers that are not contradicted, including rules, prices and facts | {} |",
             count_text(claims.all())
         ),
     ];
     lines.push(String::new());
-    lines.push("Not met:\n".to_owned());
+    lines.push("Not reproduced:\n".to_owned());
     for scored in claims.counted().filter(|scored| !scored.pass) {
         let simulated =
             scored.answer.as_ref().map_or("no value".to_owned(), |value| number(*value));
@@ -172,7 +173,8 @@ fn claim_rows(claims: &Claims) -> Vec<String> {
     });
     let groups: Vec<String> = groups.collect();
     if !groups.is_empty() {
-        let text = "Of contradicting claims, only the claim nearest to the simulation is counted";
+        let text = "If claims contradict each other, only the claim nearest to the simulation is \
+                    counted";
         lines.push(format!("\n{text}: {}.", groups.join(", ")));
     }
     lines.push(format!(

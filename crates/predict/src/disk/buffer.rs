@@ -45,8 +45,10 @@ const FULL_FACTOR: f64 = 1.25;
 const BURST_MAX: u64 = 40_000;
 /// Maximum number of bytes in a burst.
 const BURST_BYTES_MAX: u64 = 2 << 30;
-/// If the cache is full after fewer large writes than this factor times the number of small writes,
-/// the cache is full because of its limit on bytes, not its limit on the number of writes.
+/// The cache has a limit on bytes and a limit on the number of writes. This factor decides which
+/// limit a burst reached. A burst of large writes reached the limit on bytes if it has fewer writes
+/// than this factor times the number of small writes that fill the cache. The burst of small writes
+/// reached the limit on bytes if its bytes are at least this factor times that limit.
 const LIMITED: f64 = 0.8;
 /// Number of writes that are timed after the cache is full, to measure how fast the disk frees
 /// space.

@@ -130,8 +130,8 @@ pub fn centre(samples: &[f64]) -> Interval {
 }
 
 /// Returns the mean of the samples near the median, with its 95% interval. Samples far from the
-/// median come from delayed requests or from track boundaries. A small delay makes one time longer
-/// and the next time shorter, so its error cancels in the mean, but not in the median.
+/// median come from delayed requests or from track boundaries. A small delay increases one sample
+/// and decreases the next sample by the same amount, so it changes the median, but not the mean.
 fn mean_of_most(samples: &[f64]) -> Interval {
     let middle = centre(samples).value;
     let deviation = 1.4826 * median_absolute_deviation(samples).unwrap_or(0.0);

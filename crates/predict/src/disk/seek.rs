@@ -2,11 +2,11 @@
 //! between their cylinders.
 //!
 //! A request completes when its last sector has passed under the head. For each distance, the time
-//! between the completions of two requests has a minimum (minimum time between request completions,
-//! MTBRC: Worthington, Ganger, Patt and Wilkes 1995). The minimum is reached if the sector arrives
-//! exactly when the head is ready. Each pair of requests gives two bounds on this minimum. The
-//! upper bound is the time between the two completions, and the lower bound is this time minus a
-//! revolution. The angle of the next pair is chosen to halve the gap between the bounds.
+//! between the completions of two requests has a minimum, the MTBRC (minimum time between request
+//! completions; Worthington, Ganger, Patt and Wilkes 1995). The minimum is reached if the sector
+//! arrives exactly when the head is ready. Each pair of requests gives two bounds on this minimum.
+//! The upper bound is the time between the two completions, and the lower bound is this time minus
+//! a revolution. The angle of the next pair is chosen to halve the gap between the bounds.
 
 use analysis::interval::Interval;
 use analysis::lsq::{self, Line};
@@ -117,8 +117,8 @@ impl Cylinders {
         let mut at = first as f64 + room * start;
         let ns_per_byte = self.revolution_ns
             / (self.geometry.tracks_from(first).next()).map_or(1.0, |bytes| bytes as f64);
-        // If the correction crosses a track boundary, the skew changes the angle. The correction is
-        // therefore repeated.
+        // Each pass moves `at` by the remaining angle. If the move crosses a track boundary, the
+        // skew changes the angle. The move is therefore repeated.
         for _ in 0..3 {
             let here = self.angle(at as u64);
             let mut ahead = (angle - here).rem_euclid(self.revolution_ns);
@@ -366,7 +366,7 @@ impl Curve {
     fn flat(seeks: &[Seek]) -> Curve {
         let mean = seeks.iter().map(|seek| seek.ns).sum::<f64>() / seeks.len().max(1) as f64;
         let points = [1.0, 2.0, 3.0].map(|x| lsq::Point { x, y: mean.max(1.0), weight: 1.0 });
-        let line = lsq::line(&points).expect("three points with different x");
+        let line = lsq::line(&points).expect("the three points have different x");
         let knee = [1, 1];
         Curve { near: line.clone(), far: line, knee, error: 0.0, seeks: seeks.to_vec() }
     }

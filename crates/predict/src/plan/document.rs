@@ -45,7 +45,8 @@ pub struct ChoiceDocument {
     pub price_is_assumed: bool,
     /// The usable capacity (bytes).
     pub capacity_bytes: u64,
-    /// How many times the stated load the configuration can serve and still meet the need.
+    /// The largest factor by which the stated load can be multiplied so that the configuration
+    /// still meets the need.
     pub headroom: f64,
     /// The bottleneck when the load is `headroom` times the stated load. If there is no bottleneck,
     /// the busiest component.
@@ -123,7 +124,7 @@ fn choice(need: &Need, choice: &Choice) -> ChoiceDocument {
 /// Formats a document as lines for the terminal.
 pub fn text(document: &CapacityDocument) -> Vec<String> {
     let margin = 100.0 * (document.margin - 1.0);
-    let mut lines = vec![format!("Need, with a margin of {margin:.0}%:")];
+    let mut lines = vec![format!("The need, with a margin of {margin:.0}%:")];
     lines.extend(document.streams.iter().map(|stream| format!("  {stream}")));
     let capacity = document.capacity_bytes.map(units::decimal_size);
     lines.extend(capacity.map(|size| format!("  {size} of usable capacity")));
@@ -149,7 +150,7 @@ fn counts(counts: &Counts) -> String {
         (counts.excluded_by_bounds, "excluded by bounds"),
         (counts.missed, "too slow in simulation"),
         (counts.met, "meet the need"),
-        (counts.not_cheaper, "not judged, because cheaper ones meet the need"),
+        (counts.not_cheaper, "not judged, because cheaper configurations meet the need"),
     ];
     let named = parts.iter().filter(|(count, _)| *count > 0);
     let named: Vec<String> = named.map(|(count, what)| format!("{count} {what}")).collect();

@@ -150,7 +150,8 @@ struct Load {
     utilisation: f64,
     /// Largest share of the time for which a single stream keeps the part busy.
     largest: f64,
-    /// Name of the part, as given for the stream with the largest share.
+    /// Name of the part. If streams have different names for the part, the name comes from the
+    /// stream with the largest share.
     name: String,
 }
 

@@ -78,7 +78,8 @@ pub struct Choice {
     pub candidate: Candidate,
     /// Simulated results at the stated load.
     pub outlook: Outlook,
-    /// How many times the stated load the configuration can serve and still meet the need.
+    /// The largest factor by which the stated load can be multiplied so that the configuration
+    /// still meets the need.
     pub headroom: f64,
     /// The bottleneck when the load is `headroom` times the stated load. If there is no bottleneck,
     /// the busiest component.
@@ -215,9 +216,9 @@ fn choice(catalogue: &Catalogue, candidate: &Candidate, question: &Question) -> 
         })
     };
     let at_margin = met(question.margin)?;
-    // At a lower load, a timer in the system can cause longer latencies. The stated load may then
-    // miss the need although the load with the margin meets it. In this case, the results at the
-    // load with the margin are reported.
+    // At a lower load, a timer in the system can cause longer latencies. The configuration may then
+    // miss the need at the stated load, and meet the need at the load with the margin. In this
+    // case, the results at the load with the margin are reported.
     let outlook = match met(1.0)? {
         Some(outlook) => Some(outlook),
         None => at_margin.clone(),
@@ -299,8 +300,8 @@ mod tests {
             systems.sort();
             systems
         };
-        // For each of these three systems, one drive is cheaper than any configuration with two
-        // drives.
+        // A single drive of the most expensive of these systems is cheaper than two drives of the
+        // cheapest.
         let fast = systems("reads 4k 300k/s");
         assert_eq!(fast, ["nvme-ftl", "nvme-gen4", "nvme-slc"]);
         let slow = systems("reads 4k 100/s");

@@ -1,8 +1,8 @@
 //! A fictitious survey of a virtual disk.
 //!
-//! A small model of the disk computes the points. Half-power points, key figures, findings, advice
-//! and ladder are computed from the points, so text and charts agree. Nothing is measured, and the
-//! result is the same on every machine.
+//! Simple formulas compute the points. The half-power points, the key figures, the findings, the
+//! advice and the rates of the components are computed from the points, so text and charts agree.
+//! Nothing is measured, and the result is the same on every machine.
 
 use report::model::{Advice, Finding, KeyFigure, State, Tone, Verdict};
 use report::units::{bytes, count, nanoseconds, percent, rate};
@@ -280,7 +280,7 @@ fn findings(points: &[PointView]) -> Vec<Finding> {
                 "By default, reads reach {} of the best rate.",
                 percent(throughput(slow) / value)
             ),
-            "Buffered reads stay below PAP/2 at every size.".to_string(),
+            "Buffered reads stay below half of the advertised rate at every size.".to_string(),
         ),
         finding(
             Tone::Note,
@@ -294,7 +294,7 @@ fn findings(points: &[PointView]) -> Vec<Finding> {
                 per_mib[0] / per_mib[1]
             ),
             format!(
-                "Buffered reads take {} per MiB, including the copy, and direct reads take {}.",
+                "Buffered reads use {} per MiB, including the copy; direct reads use {} per MiB.",
                 nanoseconds(per_mib[0]),
                 nanoseconds(per_mib[1])
             ),

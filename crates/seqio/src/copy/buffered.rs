@@ -40,7 +40,8 @@ pub(super) fn run(copying: &mut Copying, plan: &Plan, watch: &mut dyn Watch) -> 
                     continue;
                 }
                 // If the kernel cannot copy or copies nothing, a read and a write are used instead.
-                // They show the cause, which is an error or the end of the file.
+                // The read or the write then returns the error, or the read finds the end of the
+                // file.
                 _ => use_copy_range = false,
             }
         }

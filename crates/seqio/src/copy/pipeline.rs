@@ -49,8 +49,9 @@ struct Pipeline {
     /// Offset before which all data have been written (bytes).
     written: u64,
     moved_bytes: u64,
-    /// End of the destination that other programs can see (bytes). A write beyond this offset
-    /// extends the file, so it waits until no other write is in flight.
+    /// Size of the destination as other programs see it (bytes). A write beyond this size extends
+    /// the file, so the write waits until no other write is in flight. `u64::MAX` if no write needs
+    /// to wait.
     seen_end: u64,
 }
 

@@ -242,8 +242,8 @@ impl Deep {
                         return Ok(true);
                     }
                 }
-                // The size is checked again, because the file may have grown. If a read at this
-                // offset just returned no bytes, the stream ends regardless of the size.
+                // The size is checked again, because the file may have grown. If the last read at
+                // this offset returned no bytes, the stream ends regardless of the size.
                 None => {
                     let nothing_there = std::mem::take(&mut self.nothing_at) == Some(self.next);
                     self.size = self.size()?;

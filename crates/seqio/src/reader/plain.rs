@@ -27,13 +27,14 @@ pub(super) struct Plain {
     file: Option<Arc<File>>,
     has_offsets: bool,
     buffer: Vec<u8>,
-    /// Offset of the data in the buffer (bytes). Large reads start at a page boundary.
+    /// Position in `buffer` at which the data start (bytes). For large reads, the data start at a
+    /// page boundary in memory.
     page: usize,
     /// Size of the next read (bytes).
     next_bytes: usize,
     /// Maximum size of a read (bytes).
     request_bytes: usize,
-    /// File offset of the data in the buffer (bytes).
+    /// Position in the file at which the data in the buffer start (bytes).
     offset: u64,
     /// Length of the data in the buffer (bytes).
     filled: usize,
@@ -56,9 +57,9 @@ impl Plain {
         leaves: bool,
     ) -> Plain {
         let request_bytes = plan.request_bytes.min(1 << 20) as usize;
-        // The first read asks for one byte more than the rest of the file, because a read that
-        // fills the buffer would double the size of the next read. A size of 0 is ignored, because
-        // files in /proc report a size of 0.
+        // A read that fills the buffer doubles the size of the next read. To avoid this if the
+        // remaining data are smaller than one request, the first read asks for one byte more than
+        // remains. Files in /proc report a size of 0, so a remaining size of 0 is ignored.
         let whole = left.filter(|left| *left > 0 && *left < request_bytes as u64);
         let next_bytes = whole.map_or(request_bytes, |left| left as usize + 1);
         Plain {

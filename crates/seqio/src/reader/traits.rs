@@ -72,10 +72,10 @@ impl Read for Reader {
     }
 }
 
-/// One less than the minimum size of a read in `read_to_end` (bytes). Reads beyond the expected end
-/// of the file have the minimum size.
+/// Minimum size of a read in `read_to_end` (bytes). Reads beyond the expected end of the file have
+/// this size. One byte is added to each read, to detect the end of the file.
 const GROWN_BYTES: u64 = 511;
-/// One less than the maximum size of a read in `read_to_end` (bytes).
+/// Maximum size of a read in `read_to_end`, without the added byte (bytes).
 const READ_BYTES_MAX: u64 = 1 << 20;
 
 impl Seek for Reader {

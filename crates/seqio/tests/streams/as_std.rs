@@ -1,6 +1,6 @@
-//! Tests that readers and writers can replace `BufReader` and `BufWriter`. They use and update the
-//! position of an open file, append, return the file, and let other programs see only written
-//! bytes.
+//! Tests that readers and writers can replace `BufReader` and `BufWriter`. Readers and writers must
+//! use and update the position of an open file, append, return the file, and let other programs see
+//! only written bytes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, Read, Seek, SeekFrom, Write};

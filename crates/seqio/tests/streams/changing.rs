@@ -1,4 +1,4 @@
-//! Tests of reading files that grow or are truncated at the same time, and of files that contain
+//! Tests of reading files that grow or are truncated while they are read, and of files that contain
 //! fewer bytes than their reported size.
 
 use std::fs::{File, OpenOptions};
@@ -50,8 +50,9 @@ fn a_file_that_is_truncated_while_it_is_read_ends_there() {
         reader.read_exact(&mut all).unwrap();
         File::options().write(true).open(&path).unwrap().set_len(2 * MIB as u64 + 77).unwrap();
         reader.read_to_end(&mut all).unwrap();
-        // In every mode, read-ahead had covered less than 2 MiB when the file was truncated. The
-        // reader must therefore not return data from beyond the new end.
+        // When the file was truncated, less than 2 MiB had been read ahead in every mode, so no
+        // buffer contained data from beyond the new end. The reader must return exactly the data up
+        // to the new end.
         assert_eq!(all.len(), 2 * MIB + 77, "{:?}", reader.plan());
         assert!(all[..] == wanted[..all.len()]);
         assert!(reader.next_block().unwrap().is_none());

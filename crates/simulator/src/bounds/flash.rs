@@ -30,8 +30,8 @@ impl Load<'_> {
         }
         if flash.requests_per_s.0 > 0.0 {
             let each_ns = (1e9 / flash.requests_per_s.0).floor();
-            // The last command of each device starts after all earlier commands, but its own share
-            // of the limit may fall after the end of the run. The last command is therefore exempt.
+            // Each command delays only later commands. The delay that the last command of each
+            // device causes may fall after the end of the run, so the last command is exempt.
             let exempt = held + request / commands * devices * self.most_counted(flash) as f64;
             let part = (Part::Requests, "requests per second");
             self.add(all, part, self.rate(commands * each_ns, devices), exempt);
@@ -76,8 +76,8 @@ impl Load<'_> {
         }
     }
 
-    /// Returns the maximum number of requests that one command counts as in the limits of a device
-    /// on requests per second.
+    /// In the limits on requests per second, a large command counts as several requests. Returns
+    /// the maximum number of requests for one command of the load.
     fn most_counted(&self, flash: &FlashModel) -> u64 {
         let all = self.positions.iter().flat_map(|pieces| pieces.first.iter().chain(&pieces.then));
         all.map(|piece| flash.counts_as(piece.length)).max().unwrap_or(1)

@@ -82,7 +82,8 @@ impl Disk {
     }
 
     /// Checks whether the disk reads ahead after a read at `from`. The disk does not read ahead if
-    /// the media cache contains any data of the next two prefetch lengths.
+    /// the media cache contains data of the range that starts at `from` and has twice the length
+    /// of a prefetch.
     pub(super) fn reads_ahead_from(&self, from: u64) -> bool {
         let shingles = self.shingles.as_ref();
         let end = (from + 2 * self.model.prefetch.bytes()).min(self.geometry.bytes());

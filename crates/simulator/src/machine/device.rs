@@ -72,10 +72,10 @@ pub(crate) struct Device {
     pub(super) jobs: VecDeque<Job>,
     /// Time before which the device does not answer commands (ns).
     pub(super) unresponsive_until_ns: u64,
-    /// Time that the device will take to start the arm, as soon as no command is outstanding (ns).
-    /// 0 if the arm need not be started.
+    /// Time that the controller needs to resume read-ahead or to start writing cached data (ns).
+    /// The controller does this as soon as no command is outstanding. 0 if neither is due.
     pub(super) start_ns: u64,
-    /// Time until which the device starts the arm and decodes no command (ns).
+    /// Time at which the work of `start_ns` ends (ns). Until then, the device decodes no command.
     pub(super) starting_until_ns: u64,
     pub(super) waiting_for_room: VecDeque<u32>,
     /// Maximum number of commands that the device accepts at the same time.
@@ -90,7 +90,8 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    /// Creates an idle device on a bus, which accepts up to `queue_max` commands at the same time.
+    /// Creates an idle device on a bus. The device accepts up to `queue_max` commands at the same
+    /// time.
     pub fn new(bus: u32, mechanism: Mechanism, queue_max: u32) -> Device {
         Device {
             bus,

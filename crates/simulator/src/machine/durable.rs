@@ -2,16 +2,21 @@
 //! device caches.
 //!
 //! An fsync call or a write with O_DSYNC starts a job. The job writes the dirty pages of the file
-//! or of the written range, and waits until these writes complete. If the job also needs changed
-//! metadata, it then waits for a commit of the journal. Otherwise it flushes the devices. A commit
-//! writes the log, flushes the devices, writes the commit record, and flushes the devices again.
-//! Jobs that arrive during a commit share the next commit if the metadata have changed again.
-//! Otherwise they wait for the commit in progress. If that commit had begun to flush when their
-//! data were written, they flush the devices after it. The rules are those of ext4 in ordered mode
-//! (`ext4_sync_file` in `fs/ext4/fsync.c`, `jbd2_journal_commit_transaction` in
-//! `fs/jbd2/commit.c`, `jbd2_trans_will_send_data_barrier` in `fs/jbd2/journal.c`, and
-//! `Documentation/filesystems/ext4/journal.rst`). In this model, the journal is in the middle of
-//! each volume.
+//! or of the written range, and waits until these writes complete. If metadata that the job must
+//! make durable have changed, the job then waits for a commit of the journal. Otherwise the job
+//! flushes the devices. A commit writes the log, flushes the devices, writes the commit record, and
+//! flushes the devices again.
+//!
+//! A job that must wait for metadata while a commit is in progress is in one of three cases:
+//! - If the metadata have changed since the start of the commit, the job waits for the next commit.
+//! - If the commit contains the changes and still writes the log, the job ends with the commit.
+//! - If the commit contains the changes and has begun to flush, the job flushes the devices after
+//!   the commit.
+//!
+//! The rules are those of ext4 in ordered mode (`ext4_sync_file` in `fs/ext4/fsync.c`,
+//! `jbd2_journal_commit_transaction` in `fs/jbd2/commit.c`, `jbd2_trans_will_send_data_barrier` in
+//! `fs/jbd2/journal.c`, and `Documentation/filesystems/ext4/journal.rst`). In this model, the
+//! journal is in the middle of each volume.
 
 use ioengine::Op;
 
@@ -96,8 +101,8 @@ pub(crate) struct Durable {
     commit: Option<(Commit, u32)>,
     /// Jobs that end with the commit in progress.
     batch: Vec<u32>,
-    /// Jobs that flush the devices after the commit in progress, because it had begun to flush
-    /// before their data were written.
+    /// Jobs that flush the devices after the commit in progress. The commit had begun to flush
+    /// before the data of these jobs were written.
     late: Vec<u32>,
     /// Jobs that wait for the next commit.
     next: Vec<u32>,
@@ -207,15 +212,16 @@ impl Machine {
         let clean = |machine: &mut Machine| {
             machine.page_cache(file).is_some_and(|(_, cached)| cached.dirty.is_clean())
         };
-        // `left` is set to 1 so that the job passes this stage only once.
+        // Setting `left` to 1 makes this check fail from now on, so the job passes it only once.
         if entry.left == 0 && clean(self) {
             self.durable(file).jobs[job].left = 1;
             self.keep_metadata(job, file);
         }
     }
 
-    /// Continues a job after its data have been written. If the job needs changed metadata, it
-    /// waits for the commit that contains them. Otherwise it flushes the devices.
+    /// Continues a job after its data have been written. If metadata that the job must make durable
+    /// have changed, the job waits for the commit that contains the changes. Otherwise the job
+    /// flushes the devices.
     fn keep_metadata(&mut self, job: u32, file: u32) {
         let entry = self.durable(file).jobs[job];
         let has_journal = self.has_journal();

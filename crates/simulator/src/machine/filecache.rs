@@ -84,8 +84,8 @@ pub(crate) struct FileCache {
     /// File offset at which the file system's lazy writer continues (bytes).
     sweep_at: u64,
     dirty_bytes: u64,
-    /// Number of requests of the lazy writer in progress. The pause after a request counts as
-    /// part of the request.
+    /// Number of requests that the lazy writer has in progress. The pause after a request counts
+    /// as part of the request.
     writing: u32,
     awake: bool,
     /// Whether the lazy writer is scheduled to start.
@@ -199,8 +199,8 @@ impl FileCache {
         }
     }
 
-    /// Marks a range as dirty. A file system does not count bytes that are already dirty again,
-    /// because they are written only once.
+    /// Marks a range as dirty. The cache of a file system counts each dirty byte once, even if the
+    /// byte changes again before the lazy writer writes it.
     fn mark_dirty(&mut self, offset: u64, length: u64) {
         let end = offset + length;
         if self.layer == Layer::FileSystem {

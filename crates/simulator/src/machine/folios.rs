@@ -325,8 +325,8 @@ mod tests {
     use super::*;
     use crate::random::Stream;
 
-    /// Uses `uses` pages of file 0 that `draw` chooses. Returns the share of pages that were in
-    /// memory.
+    /// Accesses pages of file 0 `uses` times. `draw` chooses each page. Returns the share of
+    /// accesses whose page was in memory.
     fn hits(folios: &mut Folios, uses: u32, mut draw: impl FnMut() -> u64) -> f64 {
         let mut found = 0;
         for _ in 0..uses {

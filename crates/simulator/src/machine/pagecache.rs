@@ -190,8 +190,8 @@ impl Machine {
             window.into_iter().for_each(|window| self.read_window(file, window));
             return;
         };
-        // If the previous batch or read ended in the first folio, that folio has already been
-        // marked as used.
+        // If the previous batch or read ended in the first folio of this batch, that folio has
+        // already been marked as used.
         let before = if progress == 0 { cached.ahead.previous_end() } else { at };
         for (index, (number, _)) in batch.iter().enumerate() {
             let known = before.checked_sub(1).map(|byte| byte / page_bytes);

@@ -48,8 +48,8 @@ pub(crate) struct Window {
 pub(crate) trait Neighbours {
     /// Returns the number of consecutive pages before `page` that are in memory, at most `most`.
     fn held_before(&self, page: u64, most: u64) -> u64;
-    /// Returns the first page at or after `page` that is not in memory. `None` if the `most` pages
-    /// from `page` on are all in memory.
+    /// Returns the first page at or after `page` that is not in memory. Checks `most` pages.
+    /// `None` if all of them are in memory.
     fn next_missing(&self, page: u64, most: u64) -> Option<u64>;
 }
 

@@ -62,7 +62,7 @@ pub(crate) struct Bus {
     paced_by: Option<usize>,
     /// Number of incomplete commands of all devices on the bus.
     outstanding: u32,
-    /// Write for which a device keeps the bus between command and data, and since when (ns).
+    /// The write for which a device keeps the bus after the command, and the command's end (ns).
     held_for: Option<(u32, u64)>,
 }
 
@@ -342,8 +342,8 @@ impl Machine {
         }
     }
 
-    /// Reports the held completions, unless the oldest one has been held for less than the
-    /// coalescing time.
+    /// Reports the held completions if the oldest one has been held for at least the coalescing
+    /// time.
     pub(crate) fn coalesce_timeout(&mut self, device: u32) {
         let entry = &self.devices[device as usize];
         if self.now_ns() - entry.held_since_ns >= entry.mechanism.coalesce_ns() {
@@ -354,8 +354,8 @@ impl Machine {
     fn report_held(&mut self, device: u32) {
         let mut held = std::mem::take(&mut self.devices[device as usize].held);
         held.drain(..).for_each(|command| self.report_completion(command));
-        // The reports may start new commands, but none of these can complete now, so `held` is
-        // empty.
+        // The reports may start new commands, but no new command can complete now. The device's
+        // list is therefore still empty, and the old list replaces it to reuse the memory.
         self.devices[device as usize].held = held;
     }
 
@@ -447,7 +447,7 @@ impl Machine {
         }
     }
 
-    /// Checks whether the bus has only one outstanding command, and this device serves the command.
+    /// Checks whether this device serves the only outstanding command of the bus.
     fn is_alone(&self, device: u32) -> bool {
         let entry = &self.devices[device as usize];
         entry.outstanding == 1 && self.buses[entry.bus as usize].outstanding == 1
@@ -662,7 +662,7 @@ impl Machine {
         self.watch_flash(device);
     }
 
-    /// Continues a command that a flash device has finished, or that may now leave the host.
+    /// Continues a command that a flash device has finished, or sends a command that had to wait.
     pub(crate) fn answered(&mut self, command: u32) {
         let Command { device, op, waited, .. } = self.commands[command];
         let bus = self.devices[device as usize].bus;

@@ -49,7 +49,8 @@ pub(crate) struct DirtyPages {
     writing: u64,
     /// Page at which the flusher continues (`writeback_index`).
     next: u64,
-    /// Time since which the file has always had a dirty page (ns). None if no page is dirty.
+    /// Start of the current period in which the file has dirty pages (ns). None if no page is
+    /// dirty.
     since_ns: Option<u64>,
     /// Whether the flusher writes the dirty pages regardless of the limits, because they have
     /// expired or a job waits for them.
@@ -139,8 +140,8 @@ mod tests {
         }
         assert_eq!((new, pages.dirty()), (16, 16));
         assert_eq!(pages.take(8), Some((10, 18)));
-        // A page that becomes dirty again while it is being written is written again, after the
-        // other dirty pages.
+        // If a page becomes dirty again during its write, a second write follows after the other
+        // dirty pages.
         pages.mark(10, 11, 9, |_, _| {});
         assert_eq!(pages.take(100), Some((18, 25)));
         assert_eq!((pages.take(100), pages.take(100)), (Some((100, 101)), Some((10, 11))));

@@ -231,7 +231,8 @@ proptest! {
 
 #[test]
 fn the_last_command_need_not_wait_for_all_the_requests_that_it_counts_as() {
-    // Each command of 64 KiB counts as four requests, but the limit delays only later commands.
+    // Each command of 64 KiB counts as four requests and delays the next command by the time of
+    // four requests. The last command delays no command.
     let counted = [
         ("drive.counted_size", "16"),
         ("drive.request_credit", "50"),
@@ -247,7 +248,7 @@ fn the_last_command_need_not_wait_for_all_the_requests_that_it_counts_as() {
     let paced = paced.unwrap_or_else(|| panic!("no bound by requests: {}", rates(&bounds)));
     assert!(rate <= paced.bytes_per_s, "{rate:.0} of {}", rates(&bounds));
     // The bound assumes that the last command is as large as the read-ahead. Such a command counts
-    // as 8 of the 64 requests.
+    // as 8 of the 64 requests, so the bound can exceed the rate by a factor of 64/56.
     assert!(rate > paced.bytes_per_s * 56.0 / 64.0, "{rate:.0} of {}", rates(&bounds));
 }
 
@@ -277,7 +278,8 @@ fn tightest(system: System, load: Workload, caching: Caching) -> (Bound, f64) {
 fn the_tightest_bound_names_what_binds_and_the_run_comes_up_to_it() {
     let mib64 = 64 << 20;
     let stripe = [("volume", "stripe"), ("disks", "4")];
-    // Consecutive requests are sent to the same drive, so the time of its firmware is set to 0.
+    // Consecutive requests are sent to the same drive. The drive's firmware time for queued reads
+    // is set to 0, so that the CPU limits the rate and the drive does not.
     let buses = [("buses", "4"), ("drive.firmware_queued_read", "0")];
     let cases = [
         ("media", named(DISKS, &[]), load(100, 65536, 4, mib64)),
@@ -335,7 +337,9 @@ fn an_array_that_may_not_hold_writes_waits_for_the_platter() {
 
 #[test]
 fn a_controller_that_reads_ahead_in_less_than_rows_is_within_its_bound() {
-    // Read-ahead covers four chunks at a time. A row has six chunks, and a request has twelve.
+    // A request has twelve chunks. The bound assumes transfers of whole stripe rows (six chunks),
+    // but the controller reads ahead four chunks at a time. The rate must still not exceed the
+    // bound.
     let parts = Parts { flash: true, ..Parts::default() };
     let array = [("raid_in", "array"), ("volume", "stripe"), ("disks", "6"), ("chunk", "16k")];
     let system = changed(base_with(parts), &array);

@@ -50,8 +50,8 @@ fn a_read_from_the_buffer_takes_a_fixed_time_and_one_for_each_byte() {
     // The platters turn so fast that the data are always in the buffer before they are requested.
     let always = [("drive.rotation", "7200000"), ("drive.start_read", "0")];
     let system = named(DISKS, &[&always[..], &[("links.0.read", "0")]].concat());
-    // All sizes get the same number of requests, so that the time of the first seek cancels out in
-    // the difference.
+    // Both sizes get the same number of requests. The first seek then adds the same time per
+    // request, which cancels out in `large - small`.
     let often = |kib: u32| load(100, kib * 1024, 1, 4000 * u64::from(kib) * 1024);
     let time = |kib: u32| run(&system, &often(kib), Caching::Direct);
     let (small, large) = (time(4).ns_per_request(), time(64).ns_per_request());

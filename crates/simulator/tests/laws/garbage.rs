@@ -70,8 +70,8 @@ fn random_writes_run_at_the_rate_that_their_amplification_leaves() {
         let system = small(&changes);
         let ran = run(&system, &random_writes(4 << 30), Caching::Direct);
         let spare: f64 = spare.parse().unwrap();
-        // With blocks of 512 slots, the write amplification of greedy garbage collection is within
-        // 1% of first in, first out.
+        // With blocks of 512 slots, the write amplification of greedy garbage collection differs by
+        // less than 1% from that of first-in, first-out garbage collection.
         let wanted = fifo(1.0 + spare);
         let found = amplification(&ran);
         let what = format!("{changes:?}: {found} where {wanted} was expected");

@@ -168,8 +168,8 @@ fn speeds(system: &System) -> Vec<(Vec<String>, Vec<String>)> {
     groups
 }
 
-/// Returns by how many percent the rate falls for each percent that a resource is slower. For the
-/// measurement, the resource is slowed by 5%.
+/// Slows a resource by 5%. Returns 1 if the rate falls in proportion to the speed of the resource,
+/// 0 if the rate does not fall, and a value between 0 and 1 if the rate falls less.
 fn cost_of_slowness(description: &Description, keys: &[String], load: &Workload) -> f64 {
     const SLOWER: f64 = 1.05;
     let mut slow = description.clone();

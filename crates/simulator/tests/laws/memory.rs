@@ -114,7 +114,8 @@ fn a_file_that_fits_is_read_from_the_device_once() {
         let passes = Workload { limit_bytes: Some(5 * file), pattern, ..load(100, BLOCK, 1, file) };
         let ran = run(&system, &passes, Caching::Buffered);
         let read = ran.account.device_bytes[0];
-        // At the end of the file, a sequential reader may have read one more unit ahead.
+        // The read-ahead of a sequential reader may pass the end of the file by one read-ahead
+        // unit.
         let ahead =
             if pattern == Pattern::Random { 0 } else { system.host.cache.read_ahead.bytes() };
         assert!((file..=file + ahead + 65536).contains(&read), "{pattern:?}: {read}");
@@ -202,8 +203,8 @@ fn a_scan_writes_an_eighth_of_the_scattered_data_that_are_dirty() {
     };
     let second = Some(Time(1e9));
     // Each second, 64 blocks become dirty, and a scan writes an eighth of the dirty blocks. After n
-    // seconds, 64 x 8 x (1 - (7/8)^n) blocks are dirty. The last half second adds 32. Writes to
-    // blocks that were already dirty are ignored here.
+    // seconds, 64 x 8 x (1 - (7/8)^n) blocks are dirty. The run lasts half a second longer, which
+    // adds 32 dirty blocks. The formula neglects writes to blocks that were already dirty.
     for n in [2_u64, 4, 8] {
         let (written, requests) = scans(n, second);
         let dirty = 512.0 * (1.0 - 0.875_f64.powi(n as i32)) + 32.0;

@@ -22,8 +22,8 @@ fn disk_of(system: &System) -> &simulator::system::DiskModel {
     disk
 }
 
-/// Returns the total time of the bus phases before the data of a command, and of those after the
-/// data (ns).
+/// Returns two sums of bus phases of a command (ns): the phases before the data, and the phases
+/// after the data.
 fn phases_ns(system: &System) -> (u64, u64) {
     let bus = &system.bus;
     let before = [bus.arbitrate, bus.select, bus.message_out, bus.command];
@@ -178,7 +178,7 @@ fn a_write_that_lets_go_of_the_bus_pays_for_coming_back() {
     let wanted = bus.arbitrate.ns() + bus.reselect.ns() + bus.disconnect.ns();
     let found = with_return - without;
     // In some writes, the arm starts while the device reconnects, so the reconnection adds less
-    // time.
+    // than its full time. The test therefore allows a difference of 3%.
     assert!(relative_difference(found, wanted as f64) < 0.03, "{found} of {wanted}");
 }
 

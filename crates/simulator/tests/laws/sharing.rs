@@ -57,7 +57,7 @@ fn closed_streams_at_a_fifo_server_share_it_by_their_requests_in_flight() {
     {
         let streams = [stream(100, kib.0 * 1024, depths.0), stream(100, kib.1 * 1024, depths.1)];
         let samples = together(&system, &streams);
-        // In one cycle, the server serves every request in flight once.
+        // In one cycle, the flash unit serves every request in flight once.
         let service_s = |kib: u32| f64::from(kib / 4) * 1e-3;
         let cycle_s =
             f64::from(depths.0) * service_s(kib.0) + f64::from(depths.1) * service_s(kib.1);

@@ -57,11 +57,11 @@ fn random_writes_need_no_cleaning_until_the_media_cache_is_full() {
 
 #[test]
 fn the_sustained_rate_of_random_writes_is_that_of_the_cleaning() {
-    // With N map entries and B bands, a band is cleaned every r + sqrt(r^2 + 1) writes, where
-    // r = N / B. To clean a band, the disk reads the band and its extents, and writes the band. The
-    // arm is positioned three times: to read, to write, and for the next write to the cache. Each
-    // time, this takes a short seek and half a turn on average. Reading an extent takes less than a
-    // whole turn.
+    // With N map entries and B bands, the disk cleans one band after every r + sqrt(r^2 + 1)
+    // writes, where r = N / B. To clean a band, the disk reads the band and its extents, and writes
+    // the band. The arm is positioned three times: to read, to write, and for the next write to the
+    // cache. Each time, positioning takes a short seek and half a turn on average. Reading an
+    // extent takes less than a whole turn.
     let [few, many] = [3000, 9000].map(|count| run(&disk(), &writes(count), Caching::Direct));
     let found_ns = (many.elapsed_ns() - few.elapsed_ns()) as f64 / 6000.0;
     let r = ENTRIES as f64 / BANDS as f64;
@@ -101,8 +101,8 @@ fn bands_are_cleaned_in_pauses_so_that_no_write_waits() {
 
 #[test]
 fn media_that_clean_bands_while_writes_wait_are_the_limit() {
-    // If a cleaning starts while the buffer still has room, it delays the writes that fill the
-    // buffer.
+    // A cleaning that starts while the buffer still has room delays the writes that arrive when the
+    // buffer is full. The media must then be reported as the bottleneck.
     let system = named("sata-smr-5900", &[("drive.shingled.entries", "512")]);
     let binding = run(&system, &writes(4 * ENTRIES), Caching::Direct).account.binding();
     assert_eq!(binding.resource, "media", "{binding:?}");

@@ -83,7 +83,8 @@ fn greedy_hot_cold(alpha: f64, slots: f64, load: HotCold) -> f64 {
 /// the share of victims with at most i valid units.
 fn choices(alpha: f64, slots: u32, draws: Option<i32>) -> f64 {
     let wanted = f64::from(slots) / alpha;
-    // Computes `s` if each valid unit becomes invalid at `rate` per victim.
+    // Computes `s` for a given rate of invalidation. For each victim, `rate` times the mean number
+    // of valid units of a block become invalid.
     let shares = |rate: f64| {
         let mut s = vec![0.0; slots as usize + 2];
         for level in (1..=slots as usize).rev() {

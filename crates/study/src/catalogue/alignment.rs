@@ -40,8 +40,8 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// Minimum additional time of a shifted request that counts as a cost (share of the time of an
-/// unshifted request).
+/// A shifted request has a cost if it takes longer than an unshifted request by at least this
+/// share.
 const COST_MIN: f64 = 0.03;
 
 /// Allocation unit that the papers recommend (bytes). It is as large as the chunk of a stripe.
@@ -140,8 +140,8 @@ fn allocation(runner: &mut StudyRunner<'_>, name: &str, folder: &Path) {
             None => runner.leave_out(
                 &quantity.replace('-', " "),
                 &format!(
-                    "the space that a file in {name} uses does not show this value; use a \
-                     directory on ext4, xfs, btrfs or tmpfs"
+                    "the unit size cannot be derived from the space that a file in {name} uses; \
+                     use a directory on ext4, xfs, btrfs or tmpfs"
                 ),
             ),
         }
@@ -252,7 +252,10 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
     let percent = |cost: &f64| format!("{:.0}%", 100.0 * cost);
     match granule {
         Granule::None => {
-            found.find("aligned", format!("{requests}: no measurable cost at any offset tested"));
+            found.find(
+                "aligned",
+                format!("{requests}: misalignment has no measurable cost at any offset tested"),
+            );
         }
         Granule::Found { bytes, cost } => {
             let (size, cost_words) = (units::size(*bytes), percent(cost));
@@ -274,8 +277,8 @@ fn say(found: &mut Conclusion, part: &str, rw: &str, granule: &Granule) {
         Granule::Beyond { bytes, cost } => found.find(
             "granule-beyond",
             format!(
-                "{requests} take longer (up to {}) at every offset tested, up to {}, so their \
-                 granule is larger than that",
+                "{requests} take longer at every tested offset (up to {}), so the granule is \
+                 larger than the largest tested offset ({})",
                 percent(cost),
                 units::size(*bytes)
             ),
@@ -383,9 +386,9 @@ fn placement(found: &mut Conclusion, evidence: &Evidence) {
         )
     } else {
         format!(
-            "{lies}, aligned only to {size}: a 64 KiB request that is aligned in the file may span \
-             two chunks or blocks of 64 KiB on the disk; to avoid this, use an allocation unit of \
-             64 KiB (mkfs.ext4 -O bigalloc -C 65536; xfs_io -c 'extsize 64k')"
+            "{lies} with an alignment of only {size}: a 64 KiB request that is aligned in the file \
+             may span two 64 KiB chunks or blocks of the disk; to avoid this, use an allocation \
+             unit of 64 KiB (mkfs.ext4 -O bigalloc -C 65536; xfs_io -c 'extsize 64k')"
         )
     };
     found.find("placement", text);
@@ -494,7 +497,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
 }
 
 /// Returns whether a misaligned request becomes two device requests (1.5 or more on average). The
-/// text contains the measured number.
+/// text contains the measured number of device requests per misaligned request.
 fn split(off: Option<&MeasuredPoint>, on: Option<&MeasuredPoint>) -> Option<(bool, String)> {
     let (off, on) = (off?.device_request_bytes()?, on?.device_request_bytes()?);
     let times = on / off;
@@ -604,7 +607,7 @@ mod tests {
     fn a_file_is_aligned_as_far_as_its_pieces_are() {
         let placed =
             |granule| text_of(&sizes(&[("pieces", 3), ("placement", granule)]), "placement");
-        assert!(placed(4096).contains("in 3 pieces, aligned only to 4 KiB"));
+        assert!(placed(4096).contains("in 3 pieces with an alignment of only 4 KiB"));
         assert!(placed(1 << 20).contains("aligned to 1 MiB or less in the file"));
     }
 

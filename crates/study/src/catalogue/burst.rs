@@ -22,8 +22,8 @@ use crate::runner::StudyRunner;
 
 pub const STUDY: Study = Study {
     name: "burst",
-    papers: "not studied: the disks of 1997 and 2000 had no burst credit; the most similar effect \
-             is that of a drive's write cache",
+    papers: "no such experiment, because the disks of 1997 and 2000 had no burst credit; the \
+             closest effect is that of the drive's write cache",
     needs: "",
     plan: include_str!("../../plans/burst.toml"),
     claims: &[],
@@ -119,8 +119,8 @@ fn moved(point: &MeasuredPoint) -> Option<Vec<(u64, f64)>> {
 fn words(point: &MeasuredPoint, throttle: &Throttle) -> String {
     let Throttle { at_ns, before_per_s, after_per_s, credit } = *throttle;
     format!(
-        "{}: {} for {}, then {}: the burst credit is {}; without I/O, it refills in {} if it \
-         refills at the lower rate; plan sustained loads for the lower rate",
+        "{}: {} for the first {}, then {}; the burst credit is {}; if the credit refills at the \
+         lower rate, a full refill without I/O takes {}; plan sustained loads for the lower rate",
         point.part,
         units::rate(before_per_s),
         units::time(at_ns as f64),
@@ -180,7 +180,7 @@ mod tests {
         let throttle = spent(&point).unwrap();
         assert!((throttle.credit / 300e6 - 1.0).abs() < 0.05, "{throttle:?}");
         let found = analyse(&evidence(vec![point]));
-        assert!(found.findings[0].headline.contains("refills in 6"), "{:?}", found.findings);
+        assert!(found.findings[0].headline.contains("without I/O takes 6"), "{:?}", found.findings);
     }
 
     #[test]

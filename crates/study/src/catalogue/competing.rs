@@ -42,7 +42,7 @@ use crate::target::{Kind, StudyTarget};
 
 pub const STUDY: Study = Study {
     name: "competing",
-    papers: "mentioned as future work: several applications on one device",
+    papers: "named as future work: several applications on one device",
     needs: "",
     plan: include_str!("../../plans/competing.toml"),
     claims: &[],
@@ -114,7 +114,8 @@ fn compete(runner: &mut StudyRunner<'_>, ready: &[Ready]) -> Outcome<()> {
         streams.push(Stream { owner, setting, alone: Point { key, trials: Vec::new() }, number });
     }
     if streams.len() < 2 {
-        let reason = "fewer than two streams fit the target; see the parts that were left out";
+        let reason = "fewer than two streams can run on the target; see the reasons why the \
+                      other streams were left out";
         runner.leave_out("together", reason);
     }
     let scheduler = study_target.facts().device.and_then(|device| device.scheduler);
@@ -178,8 +179,8 @@ enum Turn {
     Together(usize),
 }
 
-/// Returns the runs of a round. Streams alone and mixes alternate, and the rest of the longer list
-/// follows. Every other round is reversed.
+/// Returns the runs of a round. Runs of single streams alternate with runs of mixes. When one kind
+/// is used up, the rest of the other kind follows. Rounds with an odd number run in reverse order.
 fn turns(streams: usize, mixes: usize, round: u32) -> Vec<Turn> {
     let at = |number: usize| {
         let alone = (number < streams).then_some(Turn::Alone(number));
@@ -559,8 +560,8 @@ fn describe(found: &mut Conclusion, mix: &Mix<'_>) {
     let untouched = mix.streams.iter().all(|one| one.keeps() >= UNTOUCHED);
     let noisy = mix.streams.iter().any(|one| one.keeps() > NOISE);
     let change = if noisy {
-        "; a share above 110% is noise or a change of the device: measure for longer (--runtime, \
-         --trials)"
+        "; a share above 110% is caused by noise or by a change in the speed of the device during \
+         the study: measure for longer (--runtime, --trials)"
             .to_owned()
     } else if untouched {
         "; every stream keeps at least 90% of its rate".to_owned()
@@ -608,8 +609,8 @@ fn prioritise(found: &mut Conclusion, plain: &Mix<'_>, first: &Mix<'_>) {
     found.find(
         "priority",
         format!(
-            "{}: with the other streams in the idle I/O class, {} has {times:.2} times its rate \
-             without priorities{}, and {others}; {change}",
+            "{}: with the other streams in the idle I/O class, the rate of {} is {times:.2} times \
+             the rate without priorities{}, and {others}; {change}",
             plain.name,
             before.stream,
             waits(after),
@@ -719,7 +720,7 @@ mod tests {
     #[test]
     fn a_stream_faster_beside_others_than_alone_is_noise() {
         let text = words(&analyse(&streams(1500.0, 2400.0, None)), "together");
-        assert!(text.contains("above 110% is noise"), "{text}");
+        assert!(text.contains("above 110% is caused by noise"), "{text}");
         assert!(!text.contains("suffers most"), "{text}");
     }
 

@@ -120,8 +120,8 @@ impl Layer {
     }
 }
 
-/// Creates a bind mount, a loop device and a FUSE mount. Records each layer that cannot be created
-/// as left out, with the reason.
+/// Creates a bind mount, a loop device and a FUSE mount. If a layer cannot be created, the layer is
+/// left out, and the reason is recorded.
 fn layers(runner: &mut StudyRunner<'_>, file: &Path) -> Vec<Layer> {
     let mut layers = Vec::new();
     for (name, made) in
@@ -292,7 +292,7 @@ fn copies(found: &mut Conclusion, evidence: &Evidence, local: &AccessPath<'_>) {
     let memory = copy.map(|rate| {
         let share = 100.0 * point.rate() / rate;
         format!(
-            ", {share:.0}% of the rate of a memory copy beyond the CPU caches ({})",
+            ", {share:.0}% of the rate of a memory copy that does not fit the CPU caches ({})",
             units::rate_mib(rate)
         )
     });

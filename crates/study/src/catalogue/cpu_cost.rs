@@ -55,8 +55,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
     Ok(())
 }
 
-/// The CPU seems to copy the data of direct requests if their CPU cost per KiB is at least this
-/// share of the CPU cost per KiB of buffered requests.
+/// If a KiB of a direct request costs at least this share of the CPU time that a KiB of a buffered
+/// request costs, the CPU seems to copy the data of direct requests.
 const COPY_SHARE: f64 = 0.5;
 /// Two costs are "about the same" (the words of a claim) if their ratio is at most this.
 const ABOUT: f64 = 1.25;
@@ -211,8 +211,9 @@ fn programmed(found: &mut Conclusion, evidence: &Evidence, paths: &[Path<'_>]) {
     let what = "CPU time of 64 KiB reads with programmed I/O, as a share of all CPUs";
     found.loss("C065", programmed.at(LARGE).and_then(load), what);
     let Some(dma) = read_in(false) else {
-        let why = "the claim compares two drives; add a drive that uses DMA, in a plan with \
-                   compares = true (halfpower study cpu-cost --show prints the plan)";
+        let why = "the claim compares programmed I/O with DMA; save the plan that halfpower study \
+                   cpu-cost --show prints, add compares = true to the plan, and specify two \
+                   targets: this drive and a drive that uses DMA";
         return found.cannot(&["C063", "C064"], why);
     };
     if let Some((one, other)) = programmed.at(LARGE).zip(dma.at(LARGE)) {
@@ -374,7 +375,7 @@ fn read_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
             (
                 times >= 2.0,
                 format!(
-                    "buffered 64 KiB reads: {} the CPU time of direct reads",
+                    "buffered 64 KiB reads take {} the CPU time of direct reads",
                     words_of_times(times)
                 ),
             )
@@ -440,8 +441,8 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
     found.claim_if(
         "C201",
         measured.then(|| match even {
-            // The exact break-even size is above the next smaller measured size and at most
-            // `bytes`.
+            // The exact break-even size lies between two measured sizes: `bytes`, and the next
+            // smaller size.
             Some(bytes) => {
                 let holds = (8 << 10..=16 << 10).contains(&bytes);
                 (holds, format!("direct reads cost less CPU at {} and above", units::size(bytes)))
@@ -452,7 +453,8 @@ fn rate_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) {
 }
 
 /// Judges claim R040: the CPU cost per byte is lowest for requests of 16 KiB to 64 KiB. The claim
-/// is not testable if the best size in this range costs about as much as the best other size.
+/// is not testable if the best size in this range costs about as much as the best size outside this
+/// range.
 fn cheapest_size(found: &mut Conclusion, buffered: &Path<'_>) {
     let lean = buffered.points.iter().filter_map(|point| Some((per_byte(point)?, point.bytes())));
     let claimed = |bytes: u64| (16 << 10..=64 << 10).contains(&bytes);
@@ -466,7 +468,7 @@ fn cheapest_size(found: &mut Conclusion, buffered: &Path<'_>) {
         let size = units::size(other.1);
         found.cannot(
             &["R040"],
-            &format!("too close to rank: {seen}, but reads of {size} need at most 10% more"),
+            &format!("no clear best size: {seen}, but reads of {size} need at most 10% more"),
         );
     } else {
         found.claim("R040", best == within, seen);
@@ -517,7 +519,12 @@ fn model_claims(found: &mut Conclusion, direct: &Path<'_>, buffered: &Path<'_>) 
         "R058",
         past.as_ref().zip(through.as_ref()).map(|(past, through)| {
             let more = byte(through) - byte(past);
-            (more, format!("buffered reads need {more:.2} more instructions per byte"))
+            (
+                more,
+                format!(
+                    "buffered reads need {more:.2} more instructions per byte than direct reads"
+                ),
+            )
         }),
     );
 }
@@ -560,7 +567,8 @@ fn table(paths: &[Path<'_>]) -> Option<Table> {
     (!rows.is_empty()).then(|| Table {
         id: "cpu-cost-paths".to_owned(),
         caption: "CPU time per request and per KiB. The lower bound is the time charged to the \
-                  process. The upper bound is the time that the soaker loses"
+                  process. The upper bound is the CPU time lost by the soaker, which runs at idle \
+                  priority on every CPU"
             .to_owned(),
         columns: [text("Path"), text("Direction")].into_iter().chain(numbers.map(column)).collect(),
         rows,

@@ -5,9 +5,9 @@
 //! passes but the first hit the cache. If the region does not fit, an LRU cache has no hits at all.
 //! A bisection then narrows down the cache size.
 //!
-//! Rereads of one block also hit the cache, so their latency does not include the medium. The
-//! latency of a block of S bytes is T = f + S / rate, where f is the fixed overhead and rate is the
-//! rate of the link. A fit over several block sizes gives f and the rate.
+//! Rereads of one block also hit the cache, so their latency does not include the time of the
+//! medium. The latency of a block of S bytes is T = f + S / rate, where f is the fixed overhead and
+//! rate is the rate of the link. A fit over several block sizes gives f and the rate.
 //!
 //! The read-ahead is measured first (`study::ahead`), because the other measurements leave blocks
 //! in the cache.
@@ -30,10 +30,10 @@ use crate::target::StudyTarget;
 
 pub const STUDY: Study = Study {
     name: "device-cache",
-    papers: "Riedel 1997, section 5.2 and Table 3: rereads of one region and sequential reads show \
-             the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus; with pauses between \
-             reads, prefetched data arrives at the rate of the bus (64 KB in 2 ms to 7 ms), not of \
-             the media",
+    papers: "Riedel 1997, section 5.2 and Table 3: sequential reads, and rereads of one region, \
+             show the drive's overhead (0.3 ms to 0.6 ms) and the rate of the bus; with pauses \
+             between reads, prefetched data arrives at the rate of the bus (64 KB in 2 ms to \
+             7 ms), not at the rate of the media",
     needs: "a device or file with direct I/O",
     plan: include_str!("../../plans/device-cache.toml"),
     claims: &["R140", "R142", "R145"],
@@ -202,8 +202,8 @@ fn cache(found: &mut Conclusion, evidence: &Evidence, target: &str) {
             units::size(bytes as u64)
         ),
         None => format!(
-            "{target}: no cache shows in regions of {} to {}: 64 KiB rereads take {hit} in the \
-             smallest region and {miss} in the largest",
+            "{target}: no cache is visible with regions of {} to {}: 64 KiB rereads take {hit} in \
+             the smallest region and {miss} in the largest",
             units::size(first.0),
             units::size(last.0)
         ),
@@ -327,7 +327,7 @@ mod tests {
     #[test]
     fn equal_latencies_show_no_cache() {
         let found = analyse(&rereads(&[(1 << 20, 1e6), (1 << 24, 1.1e6)]));
-        assert!(found.findings[0].headline.contains("no cache shows"), "{:?}", found.findings);
+        assert!(found.findings[0].headline.contains("no cache is visible"), "{:?}", found.findings);
     }
 
     #[test]
@@ -356,10 +356,11 @@ mod tests {
         let verdicts = |evidence: &Evidence| -> Vec<Verdict> {
             analyse(evidence).claims.iter().map(|claim| claim.verdict).collect()
         };
-        // There are no rereads of regions, so no cache was found and rereads of a block may
-        // include the medium.
+        // No regions were reread, so no cache was found. The latencies of rereads of a block may
+        // therefore include the time of the medium.
         assert_eq!(verdicts(&evidence), [Verdict::CannotBeTried; 3]);
-        // Reads of prefetched data do not include the medium, even if no cache was found.
+        // The latencies of reads of prefetched data do not include the time of the medium, even if
+        // no cache was found.
         let mut ahead = evidence.clone();
         ahead
             .readings

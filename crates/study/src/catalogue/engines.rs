@@ -24,8 +24,8 @@ use crate::target::StudyTarget;
 
 pub const STUDY: Study = Study {
     name: "engines",
-    papers: "future work in the papers: a comparison of completion routines, events, completion \
-             ports and threads",
+    papers: "named as future work: a comparison of completion routines, events, completion ports \
+             and threads",
     needs: "",
     plan: include_str!("../../plans/engines.toml"),
     claims: &[],
@@ -216,9 +216,9 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
         let Some(call) = calls.iter().find(same) else { continue };
         if map.latency_ns(0.5).is_some_and(|ns| ns < FOUND_NS) {
             let text = format!(
-                "mmap of {} blocks cannot be compared: the pages were in memory already (median \
-                 page fault {}), because the kernel reads around each fault; use a larger file \
-                 (--size)",
+                "mmap in blocks of {} cannot be compared with system calls: the pages were already \
+                 in memory (median page fault {}), because at each page fault, the kernel also \
+                 reads the pages around it; use a larger file (--size)",
                 units::size(map.bytes()),
                 units::time(map.latency_ns(0.5).unwrap_or_default())
             );
@@ -229,8 +229,8 @@ fn mapped(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "mapped",
             format!(
-                "cold {} of {} through the page cache, rate of mmap compared with system calls: \
-                 {times} ({} and {})",
+                "rate of mmap for cold {} of {} through the page cache, compared with system \
+                 calls: {times} ({} and {})",
                 map.word("rw"),
                 units::size(map.bytes()),
                 brief(map),
@@ -340,8 +340,8 @@ struct Gain<'a> {
 }
 
 /// Advises to use an engine or a polling mode that gains enough. Each rule is reported once, for
-/// the point with the largest gain in throughput. If throughput gains too little at all points, the
-/// largest saving of CPU time is reported.
+/// the point with the largest gain in throughput. If no point gains enough throughput, the rule is
+/// reported for the point with the largest saving of CPU time.
 fn advise(found: &mut Conclusion, evidence: &Evidence) {
     let is = |engine_kind: &'static str| {
         move |point: &MeasuredPoint| is_direct(point) && point.word("ioengine") == engine_kind
@@ -521,7 +521,7 @@ mod tests {
             point("sync", "1", 20_000, 9_000),
         ]));
         let text = words(&found, "mapped");
-        assert!(text.contains("mmap compared with system calls: 0.50 times ("), "{text}");
+        assert!(text.contains("compared with system calls: 0.50 times ("), "{text}");
         assert_eq!(words(&found, "race"), "", "a race needs two engines with direct I/O");
     }
 

@@ -12,8 +12,8 @@ use crate::curve::{self, Comparison};
 
 pub const STUDY: Study = Study {
     name: "hints",
-    papers: "Riedel 1997, section 2: the sequential-scan flag gains 10% on writes and makes the \
-             write-back steadier, in requests of 64 KB",
+    papers: "Riedel 1997, section 2: the sequential-scan flag gains 10% on writes, and makes the \
+             write-back (in requests of 64 KB) steadier",
     needs: "root, to change the device's read-ahead",
     plan: include_str!("../../plans/hints.toml"),
     claims: &["R007", "R019", "R020", "R026", "R027", "C117"],
@@ -64,7 +64,7 @@ fn hints(found: &mut Conclusion, evidence: &Evidence, usual: &MeasuredPoint) {
     }
     if !words.is_empty() {
         let text = format!(
-            "buffered {rw} of {} without a hint: {}{}; rates compared with no hint: {}",
+            "buffered {rw} of {}: {} without a hint{}; with hints, relative to this rate: {}",
             units::size(usual.bytes()),
             units::rate(usual.rate()),
             device_request(usual),
@@ -95,7 +95,7 @@ fn read_ahead(found: &mut Conclusion, evidence: &Evidence, bs: &str) {
     let Some((usual, best)) = usual.zip(best) else { return };
     if best.rate() > usual.rate() && curve::differ(best, usual) {
         let text = format!(
-            "{} instead of {} with the current setting",
+            "{} instead of {} (current setting)",
             units::rate(best.rate()),
             units::rate(usual.rate())
         );

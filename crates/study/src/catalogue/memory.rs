@@ -18,7 +18,8 @@ use crate::runner::StudyRunner;
 pub const STUDY: Study = Study {
     name: "memory",
     papers: "Riedel 1997, section 5.1 and Table 2; Chung 2000, sections 3.1 and 4.1: eight tests \
-             of memspeed; a pure server delivers half of the memory's rate at best",
+             of memory speed with the program memspeed; a server that only delivers data reaches \
+             at most half of the memory's rate",
     needs: "",
     plan: include_str!("../../plans/memory.toml"),
     claims: &["R134", "R136", "C046", "C047"],

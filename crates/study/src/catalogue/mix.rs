@@ -2,8 +2,8 @@
 //!
 //! The expected time of a request in a mix is the mean of the times of reads alone and writes
 //! alone, weighted by their shares. If requests in a mix take longer, reads and writes disturb each
-//! other. For example, a read waits while flash is programmed or erased, a bus changes its
-//! direction, or a request waits for a lock.
+//! other. Possible causes: flash cannot serve a read during a program or an erase, a bus needs time
+//! to change its direction, or requests wait for a lock.
 
 use analysis::units;
 use ioengine::Op;
@@ -15,7 +15,7 @@ use crate::curve::differ;
 
 pub const STUDY: Study = Study {
     name: "mix",
-    papers: "not in the papers, which measure reads and writes separately",
+    papers: "no such experiment; they measure reads and writes separately",
     needs: "",
     plan: include_str!("../../plans/mix.toml"),
     claims: &[],

@@ -26,9 +26,9 @@ use crate::server_figures::{self, ONE};
 
 pub const STUDY: Study = Study {
     name: "network",
-    papers: "Chung 2000, section 9, Table 11 and Figures 36 to 38: a mapped drive or a UNC name \
-             costs up to ten times the CPU of a local file per MB, writes have a cliff above \
-             16 KB, and depth helps up to 2",
+    papers: "Chung 2000, section 9, Table 11 and Figures 36 to 38: per MB, a file on a mapped \
+             drive or with a UNC name costs up to ten times the CPU time of a local file; writes \
+             above 16 KB are much slower than smaller writes; a depth above 2 gains nothing",
     needs: "an existing file or disk of a server; optionally a local file to compare with",
     plan: include_str!("../../plans/network.toml"),
     claims: &[],

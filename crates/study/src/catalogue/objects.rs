@@ -28,7 +28,7 @@ use crate::runner::StudyRunner;
 
 pub const STUDY: Study = Study {
     name: "objects",
-    papers: "not in the papers, whose programs read and write files",
+    papers: "no such experiment; their programs read and write files, not objects",
     needs: "an S3 bucket, as s3://HOST[:PORT]/BUCKET/PREFIX; the study creates objects below the \
             prefix and removes them",
     plan: include_str!("../../plans/objects.toml"),
@@ -40,7 +40,7 @@ pub const STUDY: Study = Study {
 
 /// The name under which the report lists targets that cannot be used.
 const PART: &str = "objects";
-/// The relative error of a trial's CPU time that the cost model assumes.
+/// The relative error that the cost model assumes for the CPU time of a trial.
 const CPU_ERROR: f64 = 0.05;
 
 fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
@@ -428,7 +428,8 @@ fn table(points: &[ObjectPoint]) -> Option<Table> {
     let numbers = numbers.map(|(label, unit)| Column { label: label.to_owned(), unit: Some(unit) });
     (!points.is_empty()).then(|| Table {
         id: "object-requests".to_owned(),
-        caption: "Requests for whole objects, by object size and requests at a time".to_owned(),
+        caption: "Requests for whole objects, by object size and number of requests at a time"
+            .to_owned(),
         columns: [text("Request"), text("Payload")].into_iter().chain(numbers).collect(),
         rows: points.iter().map(row).collect(),
     })

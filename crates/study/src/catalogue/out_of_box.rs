@@ -201,7 +201,7 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     found.find(
         "defaults",
         format!(
-            "buffered {rw}s of {} to {} reach {} to {}",
+            "buffered {rw}s with request sizes of {} to {} reach rates of {} to {}",
             units::size(first.bytes()),
             units::size(last.bytes()),
             units::rate_mib(low),
@@ -233,8 +233,9 @@ fn defaults(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     }
 }
 
-/// Compares writes of a part of a page, if the page is in memory and if it is not (cold page). Only
-/// the latencies are compared, because the flush at the end dominates the rates.
+/// Compares two kinds of writes that are smaller than a page: to pages in memory, and to pages that
+/// are not in memory (cold pages). Only the latencies are compared, because the flush at the end
+/// dominates the rates.
 fn small_writes(found: &mut Conclusion, evidence: &Evidence) {
     for rw in ["write", "randwrite"] {
         for bs in ["512", "2k"] {
@@ -349,8 +350,8 @@ fn phases(found: &mut Conclusion, evidence: &Evidence) {
         "phases-cpu",
         if !words.is_empty() {
             format!(
-                "CPU time in each phase, in percent of one CPU, charged to the process (in \
-                 parentheses, including all kernel work): {}",
+                "CPU time charged to the process in each phase, in percent of one CPU (in \
+                 parentheses: including all kernel work): {}",
                 words.join(", ")
             )
         } else if evidence.is_simulated() {
@@ -449,8 +450,8 @@ fn rate_claims(found: &mut Conclusion, evidence: &Evidence) {
     compared(found, "C007", pair, |comparison| {
         let words = comparison.words();
         let text = format!("buffered 2 KiB reads compared with 64 KiB reads: {words}");
-        // The first paper measured 2 KiB reads that were slower by a third or more. The claim says
-        // that they are no longer slower.
+        // In the first paper, 2 KiB reads were slower than large reads by a third or more. The
+        // claim says that 2 KiB reads are no longer slower.
         comparison.times().map(|times| (times >= 1.0 - LOSS_MAX, text))
     });
     let large: Vec<&MeasuredPoint> =

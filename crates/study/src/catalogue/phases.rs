@@ -41,11 +41,12 @@ use crate::traced::{self, TraceSummary, Watch};
 
 pub const STUDY: Study = Study {
     name: "phases",
-    papers: "Riedel 1997, section 5.3 and Table 4: of the time that the bus is busy, data takes \
-             45% with requests of 8 KB and 90% with 64 KB; three disks keep it 99% busy",
-    needs: "root and tracefs; a disk, a partition, or a file on ext4 or xfs; several targets \
-            on separate disks for the utilisation by number of disks; sim:nt4-ultrawide for the \
-            phases of a bus",
+    papers: "Riedel 1997, section 5.3 and Table 4: the transfer of data takes 45% of the busy \
+             time of the bus with requests of 8 KB, and 90% with 64 KB; with three disks, the bus \
+             is 99% busy",
+    needs: "root and tracefs; a disk, a partition, or a file on ext4 or xfs; several targets on \
+            separate disks to measure the utilisation by number of disks; sim:nt4-ultrawide to \
+            measure the phases of a bus",
     plan: include_str!("../../plans/phases.toml"),
     claims: &["R147", "R148", "R149", "R150", "R151", "R152"],
     rules: &[],
@@ -56,8 +57,8 @@ pub const STUDY: Study = Study {
 /// The phases of a point are trusted only if at least this share of its requests was found in the
 /// trace.
 const MATCHED_MIN: f64 = 0.99;
-/// The phases of a point are trusted only if the share of the requests' time that belongs to no
-/// phase is less than this.
+/// The phases of a point are trusted only if less than this share of the requests' time belongs to
+/// no phase.
 const UNATTRIBUTED_MAX: f64 = 0.05;
 /// The claims about the phases of a bus.
 const OF_THE_BUS: [&str; 5] = ["R147", "R148", "R149", "R150", "R152"];
@@ -402,13 +403,13 @@ fn growth(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
         };
         let size = |phased: &PhasedPoint<'_>| units::size(phased.point.bytes());
         let text = format!(
-            "as requests grow from {} to {} at the smallest depth, the time of a {part} in the \
-             device changes from {} to {}, and its time elsewhere from {} to {}",
+            "at the smallest depth, a {part} of {} spends {} in the device and {} outside the \
+             device; a {part} of {} spends {} in the device and {} outside the device",
             size(small),
-            size(large),
             units::time(device_ns(small)),
-            units::time(device_ns(large)),
             units::time(others_ns(small)),
+            size(large),
+            units::time(device_ns(large)),
             units::time(others_ns(large)),
         );
         found.find("size", text);
@@ -474,7 +475,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
     let points = match changes.as_slice() {
         [_] => "at one point".to_owned(),
         all => format!(
-            "in the median of {} points ({} to {})",
+            "(median of {} points, 95% interval {} to {})",
             all.len(),
             signed(change.low),
             signed(change.high)
@@ -488,7 +489,7 @@ fn cost(found: &mut Conclusion, evidence: &Evidence, all: &[PhasedPoint<'_>]) {
 // ---- the papers
 
 /// Judges the claims about Table 4 of the first paper: the utilisation of the bus, and the share of
-/// its busy time that transfers data.
+/// its busy time spent on data transfer.
 fn bus_claims(found: &mut Conclusion, all: &[&PhasedPoint<'_>]) {
     let find = |bytes: u64, depth: u32, disks: u32| {
         all.iter().find(|phased| {

@@ -19,9 +19,11 @@ use crate::runner::StudyRunner;
 
 pub const STUDY: Study = Study {
     name: "price",
-    papers: "Chung 2000, sections 8.1 and 10, Tables 2, 9 and 10: the more expensive drive wins on \
-             accesses, the cheaper one on accesses and bytes per dollar",
-    needs: "--price for figures per price; --power for watts per access; --capacity if unknown",
+    papers: "Chung 2000, sections 8.1 and 10, Tables 2, 9 and 10: the more expensive drive \
+             delivers more accesses per second, the cheaper drive more accesses per dollar and \
+             more bytes per dollar",
+    needs: "--price to compute performance per price; --power to compute watts per access; \
+            --capacity if the system does not report the capacity",
     plan: include_str!("../../plans/price.toml"),
     claims: &[
         "C023", "C024", "C025", "C026", "C032", "C033", "C034", "C171", "C178", "C276", "C277",
@@ -349,7 +351,7 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     found.find(
         "same-money",
         format!(
-            "for the same money, {} delivers {} compared with {}",
+            "for the same money, {} delivers {} of {}",
             cheap.name,
             words.join(", "),
             dear.name
@@ -364,11 +366,11 @@ fn compare(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
         gain,
         &setting,
         format!(
-            "a random 8 KiB access per second costs {} with {} and {} with {}",
-            money(cheap).unwrap_or_default(),
+            "one random 8 KiB access per second costs {1} on {0}, and {3} on {2}",
             cheap.name,
-            money(dear).unwrap_or_default(),
-            dear.name
+            money(cheap).unwrap_or_default(),
+            dear.name,
+            money(dear).unwrap_or_default()
         ),
     );
 }
@@ -390,7 +392,8 @@ fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let slower = scan.map(|(cheap, dear)| 1.0 - cheap / dear);
     found.loss("C023", slower, "loss of sequential rate with the cheaper target");
     found.loss("C024", Some(1.0 - reads), "loss of random read rate with the cheaper target");
-    let what = "sequential rate for the same money, cheaper target compared with the other";
+    let what =
+        "sequential rate for the same money, cheaper target compared with the more expensive one";
     found.gain("C026", scan.map(|(cheap, dear)| cheap / dear * premium), what);
     found.gain(
         "C033",
@@ -400,7 +403,8 @@ fn claims(found: &mut Conclusion, cheap: &Figures, dear: &Figures) {
     let what = "sequential rate of the more expensive target compared with the cheaper one";
     found.gain("C034", scan.map(|(cheap, dear)| dear / cheap), what);
     for id in ["C178", "C277"] {
-        let what = "random read rate for the same money, cheaper target compared with the other";
+        let what = "random read rate for the same money, cheaper target compared with the more \
+                    expensive one";
         found.gain(id, Some(reads * premium), what);
     }
 }

@@ -36,7 +36,7 @@ pub const STUDY: Study = Study {
     analyse,
 };
 
-/// The numbers of threads for simulated systems, because they do not use the CPUs of this host.
+/// The numbers of threads for simulated systems, which do not use the CPUs of this host.
 const SIMULATED_THREADS: [usize; 3] = [1, 2, 4];
 /// Rates that differ by less than this factor count as equal, even if the difference is not noise.
 const WORTH: f64 = 1.05;
@@ -101,7 +101,8 @@ fn pinned(group: &Group, cpus: &[usize], count: usize) -> Group {
 /// records the number of CPUs that serve the device.
 ///
 /// # Errors
-/// Why there is no such pair of CPUs.
+/// If the target has no block device, the interrupts of the device are unknown, or there is no such
+/// pair of CPUs. The message contains the reason.
 fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize), String> {
     let device = runner.evidence.targets.first().and_then(|target| target.device.as_ref());
     let Some(device) = device.map(|device| device.name.clone()) else {
@@ -123,7 +124,8 @@ fn sides(runner: &mut StudyRunner<'_>, cpus: &[usize]) -> Result<(usize, usize),
              use a device with fewer queues than CPUs"
         )),
         (None, _) => Err(format!(
-            "no CPU of this process serves interrupts of {device}; allow it other CPUs (taskset)"
+            "no CPU of this process serves interrupts of {device}; allow this process more CPUs \
+             (taskset)"
         )),
     }
 }
@@ -328,12 +330,12 @@ fn interrupt(found: &mut Conclusion, evidence: &Evidence, depth: &str) {
     found.find(
         "interrupt",
         format!(
-            "one thread at depth {depth} on CPU {}, which serves the device's interrupts: {} \
-             compared with CPU {}, which does not (median latency {} and {}, CPU per request {} \
-             and {}); {change}",
+            "one thread at depth {depth} on CPU {}, which serves the device's interrupts, compared \
+             with CPU {}, which does not: {} (median latency {} instead of {}, CPU time per \
+             request {} instead of {}); {change}",
             near.word("cpus-allowed"),
-            words_of(step(far, near)),
             far.word("cpus-allowed"),
+            words_of(step(far, near)),
             latency(near),
             latency(far),
             cpu(near),

@@ -1,6 +1,7 @@
-//! Study `raid`: compares a RAID volume with its members. It measures the rates of both, the member
-//! I/O that each small write to the volume causes, whether reads use both copies of a mirror, and
-//! the CPU cost. It also reports the state of the volume, for example a missing member.
+//! Study `raid`: compares a RAID volume with its members. It measures the rate of the volume, the
+//! rate of the members, and the CPU cost. It counts the member I/O that each small write to the
+//! volume causes. It finds out whether reads use both copies of a mirror. It also reports the state
+//! of the volume, for example a missing member.
 //!
 //! The user lists the members after the volume. Without such a list, the study uses the members
 //! that the kernel reports (md, device mapper, btrfs). The study only reads members, because a
@@ -27,9 +28,9 @@ use crate::target::{Kind, StudyTarget};
 
 pub const STUDY: Study = Study {
     name: "raid",
-    papers: "Riedel 1997, section 5.8 and Figure 16: RAID 5 in the host or in the array, which \
-             cuts the host's cost; Chung 2000, section 8.4, Figures 28 to 32: RAID 0 and RAID 1 of \
-             two disks, and a mirror that reads from both disks",
+    papers: "Riedel 1997, section 5.8 and Figure 16: RAID 5 in the host or in the array (the array \
+             reduces the CPU time of the host); Chung 2000, section 8.4, Figures 28 to 32: RAID 0 \
+             and RAID 1 of two disks, and a mirror that reads from both disks",
     needs: "a volume (md, device mapper, btrfs, hardware) as first target; its members as further \
             targets, unless the kernel reports them",
     plan: include_str!("../../plans/raid.toml"),
@@ -87,8 +88,8 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
         Some(degraded) => runner.measure_groups_on(&of(|part| part == DEGRADED), &[degraded])?,
         None => runner.leave_out(
             DEGRADED,
-            "only a complete simulated RAID 1 or RAID 5 is measured with a device removed; real \
-             volumes keep all their devices",
+            "the study removes a device only from a simulated RAID 1 or RAID 5 that has all its \
+             devices; no device is removed from a real volume",
         ),
     }
     let mut together = of(|part| part == MEMBERS);
@@ -157,8 +158,8 @@ fn member_names(kernel: &Kernel, path: &Path) -> Vec<PathBuf> {
     names.into_iter().map(|name| Path::new("/dev").join(name)).collect()
 }
 
-/// Returns the btrfs file system whose devices include the layers at depth 1. None if there is no
-/// such file system.
+/// Returns the btrfs file system that uses a device in `layers` at depth 1 (directly below the
+/// top). None if there is no such file system.
 fn btrfs_of(kernel: &Kernel, layers: &[stack::Layer]) -> Option<Btrfs> {
     let branches = layers.iter().filter(|layer| layer.depth == 1);
     let names: Vec<&str> = branches.map(|layer| &*layer.name).collect();
@@ -185,8 +186,8 @@ fn note_state(runner: &mut StudyRunner<'_>, volume: &StudyTarget) {
     }
 }
 
-/// Runs one trial at a time. Notes how many bytes and requests the members served, per byte and per
-/// request of the trial.
+/// Runs one trial at a time. Notes how many bytes the members moved per byte of the trial, and how
+/// many requests the members served per request of the trial.
 fn count_on_members(
     runner: &mut StudyRunner<'_>,
     groups: &[Group],
@@ -357,7 +358,7 @@ fn state(found: &mut Conclusion, evidence: &Evidence) {
         let text = match missing.value as u64 {
             0 => format!("{kind} {level} has all its members"),
             count => format!(
-                "{kind} {level} is DEGRADED: {count} of its members missing, which affects all \
+                "{kind} {level} is DEGRADED ({count} of its members missing), which affects all \
                  results. Replace the missing member and let the volume rebuild"
             ),
         };
@@ -453,10 +454,12 @@ fn both_copies(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
     let least_share = evidence.value("least-member", &[("rw", "randread"), ("bs", "64 KiB")]);
     let shared = match least_share {
         Some(share) if share < IDLE => {
-            "; at depth 4, one member served less than half of its share of random reads, so the \
-             reads are not spread over all copies"
+            "; at depth 4, one member served less than half of an equal share of the random \
+             reads, so the reads are not spread over all copies"
         }
-        Some(_) => "; at depth 4, every member served at least half of its share of random reads",
+        Some(_) => {
+            "; at depth 4, every member served at least half of an equal share of the random reads"
+        }
         None => "",
     };
     let times = words_of_times(two / one.max(1.0));
@@ -490,8 +493,8 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
         let read = value("member-read-bytes");
         let first = if read >= 0.25 {
             format!(
-                "; they first read {read:.2} bytes per byte (read-modify-write); write full \
-                 stripes, or use RAID 1 or 10 for small writes"
+                "; for each byte written, the members first read {read:.2} bytes \
+                 (read-modify-write); write full stripes, or use RAID 1 or 10 for small writes"
             )
         } else {
             String::new()
@@ -499,8 +502,8 @@ fn writes(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "writes",
             format!(
-                "{} of {bs}: the members write {:.2} bytes per byte written to the volume, and \
-                 serve {:.1} requests per request{first}",
+                "{} of {bs}: for each byte written to the volume, the members write {:.2} bytes; \
+                 for each request to the volume, the members serve {:.1} requests{first}",
                 spoken(&rw),
                 written.value,
                 value("member-writes") + value("member-reads")
@@ -549,8 +552,8 @@ fn cpu(found: &mut Conclusion, evidence: &Evidence) {
         found.find(
             "cpu-writes",
             format!(
-                "writing 1 MiB costs {} of CPU in requests of 1 MiB{read} and {} in requests of \
-                 4 KiB{charged}",
+                "writing 1 MiB costs {} of CPU with requests of 1 MiB{read} and {} with requests \
+                 of 4 KiB{charged}",
                 units::time(large),
                 units::time(small)
             ),
@@ -600,7 +603,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     if striped && count >= 2.0 && one_member.is_some() {
         let here = match second {
             Some(depth) => {
-                format!("64 KiB reads reach 1.5 times the rate of one member at depth {depth}")
+                format!("at depth {depth}, 64 KiB reads reach 1.5 times the rate of one member")
             }
             None => {
                 "64 KiB reads do not reach 1.5 times the rate of one member at any depth".to_owned()
@@ -614,7 +617,7 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
     if level_is(evidence, "raid1") && one_member.is_some() {
         let here = match second {
             Some(depth) => format!(
-                "the mirror reaches 1.5 times the rate of one copy with {} KiB outstanding",
+                "with {} KiB outstanding, the mirror reaches 1.5 times the rate of one copy",
                 64 * depth
             ),
             None => {
@@ -727,7 +730,7 @@ mod tests {
         }
         let found = analyse(&evidence);
         let texts: Vec<&str> = found.findings.iter().map(|one| &*one.headline).collect();
-        assert!(texts[0].contains("4 KiB: the members write 2.00"), "{texts:?}");
+        assert!(texts[0].contains("the members write 2.00 bytes"), "{texts:?}");
         assert!(texts[0].contains("read-modify-write"), "{texts:?}");
         assert!(!texts[1].contains("read-modify-write"), "{texts:?}");
     }
@@ -739,7 +742,7 @@ mod tests {
         evidence.note("missing-members", "count", &labels, 1.0);
         evidence.note("rebuilding", "share", &[("action", "recover".to_owned())], 0.25);
         let found = analyse(&evidence);
-        assert!(found.findings[0].headline.contains("md raid5 is DEGRADED: 1 of"), "{found:?}");
+        assert!(found.findings[0].headline.contains("md raid5 is DEGRADED (1 of"), "{found:?}");
         assert!(found.findings[1].headline.contains("recover (25% done)"), "{found:?}");
     }
 

@@ -24,10 +24,10 @@ use crate::stripe_load::{StripeLoad, busy_closed, busy_open};
 pub const STUDY: Study = Study {
     name: "random",
     papers: "Chung 2000, section 7.1, Table 9 and Figures 11 and 12: a disk of 10,000 revolutions \
-             per minute serves 105 random requests of 8 KB per second at depth 1; reordering gains \
-             from depth 3 on; the file system's cache costs twice the CPU; sections 8.1 and 8.4: \
-             four disks with a request each reach four times one disk, two striped disks with two \
-             requests 1.5 times",
+             per minute serves 105 random requests of 8 KB per second at depth 1; reordering \
+             raises the rate from depth 3; the file system's cache costs twice the CPU; sections \
+             8.1 and 8.4: four disks with one request each reach four times the rate of one disk, \
+             and two striped disks with two requests reach 1.5 times the rate of one disk",
     needs: "one target, or several targets to measure the load balance of a stripe",
     plan: include_str!("../../plans/random.toml"),
     claims: &["C100", "C101", "C104", "C108", "C109", "C189", "C194", "C195", "C196", "C236"],
@@ -52,8 +52,8 @@ const LOGGED_MAX: usize = 1 << 16;
 const ENOUGH: f64 = 0.9;
 /// A rate is judged only if the half-width of its interval is at most this share of the rate.
 const KNOWN: f64 = 0.15;
-/// If fewer targets are busy than this share of the expected number, a cache is assumed to answer
-/// some requests.
+/// If the number of busy targets is less than this share of the minimum expected number, a cache is
+/// assumed to answer some requests.
 const ANSWERED: f64 = 0.9;
 /// All targets count as busy if at least this share of them is busy.
 const ALL_BUSY: f64 = 0.95;
@@ -90,7 +90,7 @@ fn measure(runner: &mut StudyRunner<'_>) -> Outcome<()> {
 
 /// Sets the file sizes so that a striped file occupies as much of each simulated disk as a file on
 /// a single disk. Otherwise, seeks in the two files would differ in length. Each system gets one
-/// host and at most one bus per disk.
+/// host. The number of its buses is at most the number of disks.
 fn as_large_on_each(groups: &[Group], system: &str) -> Outcome<Vec<Group>> {
     let setup = simulated_target::parse(system, &[])?.system()?.setup;
     let sized = |group: &Group| {
@@ -314,8 +314,8 @@ fn revolutions(found: &mut Conclusion, evidence: &Evidence) {
             )
         }
         (Some(false), None) => "requests per revolution unknown: no rotating device".to_owned(),
-        (Some(true), None) => "requests per revolution unknown: the system reports a rotating \
-                               device without its speed, as virtual disks do"
+        (Some(true), None) => "requests per revolution unknown: the system reports that the \
+                               device rotates, but not its speed, which is common for virtual disks"
             .to_owned(),
         (None, None) => "requests per revolution unknown: the device is unknown".to_owned(),
     };
@@ -544,7 +544,7 @@ fn deeper(found: &mut Conclusion, points: &[&MeasuredPoint], rw: &str) {
     {
         let setting = format!("{rw} over {targets} targets at depth {}", top.depth());
         let rate = |point: &MeasuredPoint| units::count(point.requests_per_s());
-        let text = format!("{}/s instead of {}/s at depth {}", rate(top), rate(base), base.depth());
+        let text = format!("{}/s; at depth {}, only {}/s", rate(top), base.depth(), rate(base));
         found.advise("deeper-random", gain, &setting, text);
     }
 }

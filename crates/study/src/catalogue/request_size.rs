@@ -64,8 +64,8 @@ fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f
                 units::size(bytes)
             ),
             None => format!(
-                "{rw}s at depth 1 reach at most {:.0}% of {peak}, so they never pass half of it; a \
-                 larger depth may (halfpower study depth)",
+                "{rw}s at depth 1 reach at most {:.0}% of {peak}, so they never pass half of the \
+                 PAP; {rw}s at a larger depth may pass half of the PAP (halfpower study depth)",
                 100.0 * best / pap
             ),
         },
@@ -111,7 +111,7 @@ fn cost(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str) {
     found.find(
         "cpu-cost",
         format!(
-            "a {rw} of any size costs {} of CPU ({}), plus {each_kib}{}",
+            "a {rw} costs {} of CPU per request ({}), plus {each_kib}{}",
             units::time(fixed.value.max(0.0)),
             between(fixed.low.max(0.0), fixed.high),
             busy.unwrap_or_default()
@@ -201,7 +201,7 @@ fn write_cache_claims(found: &mut Conclusion, evidence: &Evidence, writes: &[&Me
         // As in the papers, the rate of reads is the media limit.
         let half = curve::half_power(writes, media).0;
         let words = half.map_or_else(|| "no size".to_owned(), units::size);
-        let text = format!("writes pass half of the rate of the fastest read at {words}");
+        let text = format!("at {words}, writes pass half of the rate of the fastest read");
         for id in ["R050", "R064"] {
             match half {
                 Some(bytes) => found.value(id, Some(kib(bytes)), text.clone()),

@@ -27,7 +27,7 @@ pub const STUDY: Study = Study {
     name: "stripe",
     papers: "Riedel 1997, section 4, Figures 8 to 11, and section 6: three disks saturate a SCSI \
              bus, N + 1 requests keep N disks busy; Chung 2000, section 7.4 and Figure 17: two \
-             disks, three-deep, twice the rate of one",
+             disks at depth 3 reach twice the rate of one disk",
     needs: "one target to find its internal chunk size, or up to four targets to measure scaling",
     plan: include_str!("../../plans/stripe.toml"),
     claims: &[
@@ -65,8 +65,8 @@ const CHUNK_MAX: u64 = 16 << 20;
 const MEMBERS_MAX: u64 = 64;
 /// Number of repetitions of each burst. The median of their times is used.
 const TIMES: usize = 7;
-/// The distance between successive bursts (bytes). It is a multiple of all usual chunk sizes, and
-/// so large that no cache already holds the data of the next burst.
+/// The distance between successive bursts (bytes). It is a multiple of all usual chunk sizes. It is
+/// also large enough that no cache already holds the data of the next burst.
 const STEP_BYTES: u64 = 48 << 20;
 
 /// The internal structure of a target, derived from the times of bursts.
@@ -303,8 +303,8 @@ fn scaling(found: &mut Conclusion, evidence: &Evidence, rw: &str) {
         found.find(
             "ceiling",
             format!(
-                "{rw}s do not exceed {} with {from} {} or more ({} of {last} times the rate of one \
-                 target): {}",
+                "{rw}s do not exceed {} with {from} {} or more; {last} targets reach {} of {last} \
+                 times the rate of one target, because {}",
                 units::rate(top),
                 if from == 1 { "target" } else { "targets" },
                 share_of(rate, f64::from(last) * one),
@@ -510,8 +510,8 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
         let why = "the claim needs the advertised rate of the bus; specify it with --pap";
         found.cannot(&["R097", "R101", "R100"], why);
     }
-    let why = "the system does not report which targets share a bus; measure both arrangements and \
-               compare them";
+    let why = "the system does not report which targets share a bus; measure targets on one bus \
+               and targets on separate buses, and compare the rates";
     found.cannot(&["R106"], why);
 }
 
@@ -594,7 +594,7 @@ mod tests {
             text("scaling").contains("3.00 times with 3 targets, 3.00 times with 4 targets"),
             "{found:?}"
         );
-        assert!(text("ceiling").contains("(75% of 4 times the rate of one target)"), "{found:?}");
+        assert!(text("ceiling").contains("75% of 4 times the rate of one target,"), "{found:?}");
         assert!(text("depth-needed").contains("depth 3 for 3 targets"), "{found:?}");
         assert_eq!(found.advice[0].id, "stripe-width");
     }

@@ -1,10 +1,10 @@
 //! Study `write-cache`: measures the gain of a drive's write cache, and the cost of durable writes
 //! with and without the cache. It reports whether a power failure can lose an acknowledged write.
 //!
-//! The study asks the drive for the state of its cache (SCSI and ATA caching page, NVMe feature),
-//! or the host if it runs in a guest. It does not rely on the kernel, whose assumption about the
-//! drive may be wrong. It switches the cache only with `--toggle-write-cache`. The old state is
-//! stored in the journal first and restored at the end.
+//! The study asks the drive for the state of its cache (SCSI and ATA caching page, NVMe feature).
+//! For a virtio disk in a virtual machine, the study asks the host. The study does not rely on the
+//! kernel, whose assumption about the drive may be wrong. The study switches the cache only with
+//! `--toggle-write-cache`. The old state is stored in the journal first and restored at the end.
 
 use analysis::units;
 use std::path::Path;
@@ -23,10 +23,10 @@ use crate::target::StudyTarget;
 
 pub const STUDY: Study = Study {
     name: "write-cache",
-    papers: "Riedel 1997, sections 2 and 3, and the box on the risk: the drive's write cache makes \
-             small unbuffered writes ten times as fast and large buffered writes twice as fast, \
-             but loses its content when the power fails; Chung 2000, section 5: queue depth \
-             replaces the cache",
+    papers: "Riedel 1997, sections 2 and 3, and the text box about the risk: the drive's write \
+             cache makes small unbuffered writes ten times as fast and large buffered writes twice \
+             as fast, but the data in the cache is lost when the power fails; Chung 2000, section \
+             5: a larger queue depth replaces the write cache",
     needs: "permission to write; root and --toggle-write-cache to measure with cache on and off",
     plan: include_str!("../../plans/write-cache.toml"),
     claims: &["R030", "R041", "R065", "R066", "R081", "C084"],
@@ -200,8 +200,8 @@ fn loss(found: &mut Conclusion, evidence: &Evidence) {
     let text = match (word(evidence, "drive-cache"), believes) {
         (Some(BACK), Some(THROUGH)) => {
             "an acknowledged write can be lost, even after fsync: the drive caches writes, but \
-             the kernel assumes no cache and sends no flushes; set queue/write_cache to `write \
-             back`"
+             the kernel assumes no cache and sends no flushes; write `write back` to \
+             /sys/block/DEVICE/queue/write_cache"
                 .to_owned()
         }
         (Some(BACK), _) => format!(
@@ -213,8 +213,8 @@ fn loss(found: &mut Conclusion, evidence: &Evidence) {
             }
         ),
         (Some(THROUGH), _) => {
-            "according to the drive, an acknowledged direct write is on the medium: the cache \
-             writes through"
+            "according to the drive, its cache is write-through, so an acknowledged direct write \
+             is on the medium"
                 .to_owned()
         }
         (_, Some(BACK)) => {
@@ -265,7 +265,8 @@ fn durability(found: &mut Conclusion, evidence: &Evidence, suffix: &str) {
         if !costs.is_empty() {
             let (size, rate) = (units::size(plain.bytes()), units::rate(plain.rate()));
             let text = format!(
-                "direct writes of {size}, one at a time{suffix}: plain writes reach {rate}; {}",
+                "direct writes of {size}, one at a time{suffix}: plain writes (neither FUA nor \
+                 flush) reach {rate}; {}",
                 costs.join("; ")
             );
             found.find("durability", text);
@@ -323,7 +324,8 @@ fn gain(found: &mut Conclusion, evidence: &Evidence) {
         let times = on.rate() / off.rate().max(1.0);
         let (size, rates) = (units::size(on.bytes()), (on.rate(), off.rate()));
         let text = format!(
-            "{part} writes of {size}: {} with the cache, {} without it: {}",
+            "{part} writes of {size}: {} with the cache, {} without; rate with the cache compared \
+             with the rate without: {}",
             units::rate(rates.0),
             units::rate(rates.1),
             curve::compare(on, off).words()
@@ -356,7 +358,8 @@ fn claims(found: &mut Conclusion, evidence: &Evidence) {
             points.map(|([on, _], [_, deep])| {
                 let share = deep.rate() / on.rate().max(1.0);
                 let text = format!(
-                    "depth 3 without the cache reaches {:.0}% of the rate of depth 1 with it",
+                    "without the cache at depth 3, the rate is {:.0}% of the rate with the cache \
+                     at depth 1",
                     100.0 * share
                 );
                 (share >= 0.9, text)

@@ -172,14 +172,15 @@ fn zones_of(found: &mut Conclusion, evidence: &Evidence, target: &str) {
             found.cannot(STUDY.claims, why);
             return;
         }
-        found.loss("R170", Some(loss), "loss of rate from the first to the last eighth");
+        let what = "loss of rate from the first to the last eighth of the target";
+        found.loss("R170", Some(loss), what);
         let longer = if depends { outer / inner } else { 1.0 };
         found.gain("R163", Some(longer), "rate of the outer end compared with the inner end");
     }
 }
 
-/// Returns the name of the device if the target spans less than half of it, so that other zones may
-/// have been missed.
+/// If the target spans less than half of its device, returns the name of the device. The study may
+/// then have missed zones outside the target.
 fn spans_little(facts: &TargetFacts) -> Option<&str> {
     let device = facts.device.as_ref()?;
     let whole = device.size_bytes?;
@@ -187,8 +188,8 @@ fn spans_little(facts: &TargetFacts) -> Option<&str> {
     is_part.then_some(device.name.as_str())
 }
 
-/// Checks whether the target is known to have no device below it, such as a file in memory. Returns
-/// false for a reference device, which is itself a device.
+/// Checks whether the target is known to have no device below it. An example is a file in memory.
+/// Returns false for a reference device, which is itself a device.
 fn is_of_no_device(facts: Option<&TargetFacts>) -> bool {
     facts.is_some_and(|facts| {
         facts.device.is_none() && facts.file_system.is_some() && facts.simulated.is_none()

@@ -178,8 +178,8 @@ impl Pairs {
         if self.waits > 0 {
             let mean_us = self.waited_ns as f64 / self.waits as f64 / 1e3;
             sink.note(format!(
-                "latency is the time from issue to completion; before their issue, {} requests \
-                 waited {mean_us:.1} us in the queue on average",
+                "latency is the time from issue to completion; {} requests waited in the queue \
+                 before issue, {mean_us:.1} us on average",
                 self.waits
             ));
         }
@@ -193,8 +193,8 @@ impl Pairs {
 }
 
 /// Returns the operation of a request from the letters that blkparse prints (RWBS): R is a read, W
-/// a write, D a discard, and F as the first letter a flush. If F is followed by W and the request
-/// has data, the operation is a write. None for N, which moves no data.
+/// is a write, and D is a discard. F as the first letter is a flush, but FW with data is a write.
+/// None for N, which moves no data.
 pub(crate) fn operation(letters: &str, bytes: u64) -> Option<Operation> {
     let flush = letters.starts_with('F');
     let letters = letters.strip_prefix('F').unwrap_or(letters);

@@ -48,7 +48,7 @@ impl<W: Write + Send> Sink<W> {
         self.writer.start_at_first();
     }
 
-    /// Sets the time at which the clock of the trace read zero (ns since 1970). Later calls have no
+    /// Sets the time at which the clock of the trace was zero (ns since 1970). Later calls have no
     /// effect.
     pub(crate) fn clock_started(&mut self, unix_ns: u64) {
         self.started_unix_ns.get_or_insert(unix_ns);

@@ -109,7 +109,7 @@ struct Calls<'a, W: Write + Send> {
     other: u64,
 }
 
-/// A call that returned, with its parsed parts.
+/// A completed call with its parsed parts.
 struct Made<'a> {
     thread: u32,
     at_ns: u64,
@@ -185,7 +185,10 @@ impl<W: Write + Send> Calls<'_, W> {
                 Ok(())
             }
             "io_submit" | "io_uring_enter" | "splice" | "vmsplice" | "tee" => {
-                self.sink.lose("asynchronous calls and splices (strace omits their requests)", 1);
+                self.sink.lose(
+                    "asynchronous calls and splices (strace does not show the resulting requests)",
+                    1,
+                );
                 Ok(())
             }
             _ => {
@@ -393,7 +396,8 @@ impl<W: Write + Send> Calls<'_, W> {
         self.push(made, Operation::Flush, seen, offset, bytes)
     }
 
-    /// Adds a call about a range of a file or the length of a file, such as fallocate or ftruncate.
+    /// Adds a call that applies to a range of a file, such as fallocate, or sets the length of a
+    /// file, such as ftruncate.
     fn range(&mut self, made: &Made<'_>) -> Result<(), TraceError> {
         let seen = if made.name == "truncate" {
             let path = quoted(made.argument(0)).unwrap_or_default();

@@ -1,6 +1,6 @@
-//! Modifies the requests of a replayed program, for example to a greater queue depth, larger
-//! requests or fewer flushes. Such a replay shows how fast the program would be with these
-//! requests. It does not show whether the program can be rewritten to issue them.
+//! Modifies the requests of a replayed program, for example to test a greater queue depth, larger
+//! requests or fewer flushes. Such a replay shows how fast the program would be with the modified
+//! requests. The replay does not show whether the program can be rewritten to issue these requests.
 
 use std::fmt;
 
@@ -29,7 +29,8 @@ impl Changes {
 
 impl fmt::Display for Changes {
     /// Formats the changes, such as "depth 8, requests merged up to 65536 bytes, a flush after
-    /// 16 writes". Writes nothing if there are no changes.
+    /// 16 writes". Writes nothing if there are no changes. The text is part of stored workloads, so
+    /// it must stay the same: otherwise new runs could not be compared with stored runs.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = [
             self.depth.map(|depth| format!("depth {depth}")),
@@ -57,8 +58,8 @@ pub(super) struct ChangedLane {
 }
 
 impl ChangedLane {
-    /// Processes the next request of the program. Appends the requests that are ready to be issued
-    /// to `out`.
+    /// Processes the next request of the program. Appends requests to `out` when they are ready to
+    /// be issued.
     pub(super) fn add(
         &mut self,
         changes: &Changes,

@@ -56,7 +56,7 @@ impl<I: Iterator<Item = Result<Request, TraceError>>> Feed<I> {
         Feed { trace, scan, changes, worker, workers, lanes, ready, ended: false }
     }
 
-    /// Processes a request of the trace, and appends the requests to be replayed to `ready`.
+    /// Processes a request of the trace. Appends to `ready` the requests that are to be replayed.
     #[inline]
     fn add(&mut self, request: &Request) {
         if Level::of(request) != self.scan.level {

@@ -1,5 +1,5 @@
-//! Reads a trace for the first time. Assigns threads to lanes and files to offsets in the target,
-//! determines request sizes and depths, and counts the requests that cannot be replayed.
+//! Reads a trace for the first time. Assigns a lane to each thread, and an offset in the target to
+//! each file. Determines request sizes and depths, and counts the requests that cannot be replayed.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap};
@@ -62,12 +62,12 @@ pub struct Scan {
     pub direct_bytes: u64,
     /// Number of writes that made their data durable without a flush (O_DSYNC, FUA).
     pub durable_writes: u64,
-    /// For the requests whose `device_bytes` are known: the number of bytes that buffered reads
-    /// returned, and the number of bytes that the device moved for buffered reads and for hints to
-    /// read ahead, such as POSIX_FADV_WILLNEED.
+    /// Two numbers of bytes, summed over the requests whose `device_bytes` are known. The first is
+    /// the number of bytes that buffered reads returned. The second is the number of bytes that the
+    /// device moved for buffered reads and for hints to read ahead, such as POSIX_FADV_WILLNEED.
     pub buffered_read_bytes: [u64; 2],
     /// Number of buffered reads that waited for the device, and number of buffered reads for which
-    /// this is known. A read counts as waiting if its thread slept.
+    /// the trace shows whether they waited. A read counts as waiting if its thread slept.
     pub waiting_reads: [u64; 2],
     /// Number of files that the replayed requests access.
     pub file_count: usize,
@@ -291,9 +291,10 @@ impl Counts {
         self
     }
 
-    /// Returns the length of the gap after each file of the trace in the single test file (bytes).
-    /// With separate files, read-ahead stops at the end of a file. Without the gap, it would
-    /// continue into the region of the next file.
+    /// Returns the length (bytes) of the gap that follows a file in the test file, which contains
+    /// all files of the trace. With separate files, read-ahead stops at the end of a file. In the
+    /// test file without the gap, read-ahead would continue into the next file. Zero if more than
+    /// half of the bytes are moved by direct requests.
     fn gap_bytes(&self, file_bytes: u64) -> u64 {
         let total = u128::from(self.bytes[0]) + u128::from(self.bytes[1]);
         let is_buffered = u128::from(self.direct_bytes) * 2 <= total;

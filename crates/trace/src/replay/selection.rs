@@ -28,8 +28,8 @@ impl Selection {
         header.files.iter().map(of).collect()
     }
 
-    /// Returns one value for each file of the header: whether the file is selected. This applies
-    /// only to calls. Requests of the block layer are always selected.
+    /// Returns, for each file of the header, whether the calls on the file are selected. Requests
+    /// of the block layer are always selected.
     pub fn selected_files(&self, header: &Header) -> Vec<bool> {
         header.files.iter().map(|file| self.of_file(&file.name).is_none()).collect()
     }

@@ -89,9 +89,10 @@ fn processes_that_run_one_after_another_share_a_lane() {
     assert_eq!(found.lanes.len(), 2);
     assert_eq!(found.lane(8), found.lane(9));
     assert_ne!(found.lane(7), found.lane(8));
-    // The gap of the first request is the time since the start of the trace. The gap of the request
-    // of thread 9 is the time since the first request of thread 8 ended, because the second request
-    // of thread 8 is stored later.
+    // The lane has the requests of threads 8 and 9 in stored order: 8, 9, 8. The gap of the first
+    // request is the time since the start of the trace. The gap of the second request is the time
+    // since the end of the first request. The third request starts before the second request, so
+    // its gap is 0.
     let of_lane = |lane| fed(&requests).into_iter().filter(move |one| one.lane == lane);
     let gaps: Vec<u64> = of_lane(found.lane(8)).map(|one| one.gap_ns).collect();
     assert_eq!(gaps, [10, 10, 0]);
@@ -167,8 +168,8 @@ fn requests_that_follow_each_other_are_joined_up_to_a_length() {
     let requests = [at(0), at(1), at(2), at(3), request(1, 400, 90, 0)];
     let merged = changed(&requests, Changes { merge_bytes: Some(12288), ..Changes::default() });
     let seen: Vec<_> = merged.iter().map(|one| (one.offset, one.bytes, one.gap_ns)).collect();
-    // The program computed for 10 ns between its requests. The first replayed request is joined
-    // from three requests, so its gap is 20 ns.
+    // The program computed for 10 ns between every two requests. The first replayed request is
+    // joined from three requests with two gaps of 10 ns between them, so its gap is 20 ns.
     assert_eq!(seen, [(0, 12288, 20), (12288, 4096, 10), (0, 4096, 10)]);
 }
 
@@ -265,7 +266,8 @@ fn files_that_were_written_from_their_start_are_new() {
         of(3, write(1, 100, 0)),
     ];
     // The files have 4, 4, 8 and 4 KiB. Each file is followed by unused space of the same size.
-    // File 3 counts as new, because its first read moved no data.
+    // File 3 counts as new: its first read moved no data and is ignored, so the first request that
+    // counts is a write at offset 0.
     assert_eq!(scan(&requests).new_ranges, [(0, 4096), (32 << 10, 4096)]);
 }
 

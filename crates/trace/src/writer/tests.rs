@@ -1,4 +1,5 @@
-//! Tests the order of requests in a trace, and the file name until the trace is finished.
+//! Tests the order of requests in a trace. Also tests that the file has a temporary name until the
+//! trace is finished.
 
 use super::*;
 use crate::request::{Call, Operation};

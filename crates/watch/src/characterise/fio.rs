@@ -82,7 +82,11 @@ fn options(out: &mut String, workload: &ModelWorkload, number: usize) {
         add("pre_read", "1".to_owned());
     }
     if workload.order == Order::Common {
-        comment(out, "Left out: the threads share one stream. In fio, each has a separate stream.");
+        comment(
+            out,
+            "Left out: the sequential stream that all threads share. In fio, each thread has its \
+             own stream.",
+        );
     }
 }
 

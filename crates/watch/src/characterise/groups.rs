@@ -32,8 +32,8 @@ const SIZES_MAX: usize = 16;
 const SIZES_SHARE_MIN: f64 = 0.99;
 /// Maximum request size of a model (bytes).
 const SIZE_MAX: u64 = 1 << 30;
-/// Accesses are counted in units of a common request size: the smallest size that at least this
-/// share of the requests has (percent).
+/// Accesses are counted in units of the smallest common request size. A size is common if at least
+/// this percentage of the requests have the size.
 const UNIT_PERCENT_MIN: u8 = 5;
 
 /// The access order of the requests of a group.
@@ -221,7 +221,8 @@ impl Group {
     }
 }
 
-/// All groups, with an index that finds the group of the reads or writes of a thread to a file.
+/// All groups, with an index. Given a thread, a file and an operation (read or write), the index
+/// finds the group.
 #[derive(Clone, Debug, Default)]
 pub struct Groups {
     /// The groups, in no particular order.

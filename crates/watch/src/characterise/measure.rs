@@ -245,7 +245,8 @@ impl<'a> Measure<'a> {
         if let Some(offset) = request.offset.filter(|_| is_random) {
             let blocks = &mut self.measured[at].blocks;
             blocks.add(request.file, offset / group.unit_bytes());
-            // The parts of a region can be compared only if all requests are in the same file.
+            // The accesses to each part of the region are counted only if all requests are in one
+            // file.
             if let Some((low, high)) =
                 group.ranges.get(&pair.file).filter(|_| group.ranges.len() == 1)
             {

@@ -2,10 +2,10 @@
 //! measurements from which it was derived, and what it leaves out.
 //!
 //! A workload is a closed loop: each thread keeps `depth` requests in flight and pauses before each
-//! request. 98% of the requests in the trace did not exceed this depth. The pause follows from
-//! Little's law: it is `depth * thread_time / requests - latency`. Here, `thread_time` is the
-//! active time of all threads, without flushes, and `latency` is the mean latency. On the same
-//! device, the workload therefore has the request rate of the program. If the trace has no
+//! request. This depth is the 98th percentile of the depths of the requests in the trace. The pause
+//! follows from Little's law: it is `depth * thread_time / requests - latency`. Here, `thread_time`
+//! is the active time of all threads, without flushes, and `latency` is the mean latency. On the
+//! same device, the workload therefore has the request rate of the program. If the trace has no
 //! latencies, the workload is an open loop with the request rate of the trace.
 
 use std::collections::BTreeMap;
@@ -18,15 +18,13 @@ use super::groups::{Group, Groups, Interface, OrderKind};
 use super::measure::{Measured, Times};
 use super::shapes::{Direction, Flushes, Shapes};
 
-/// The depth of a workload is the smallest depth that at least this share of the requests does not
-/// exceed.
+/// The depth of a workload is this quantile of the depths of its requests in the trace.
 const DEPTH_SHARE: f64 = 0.98;
 /// Minimum ratio of the pause to the sum of pause and latency. Shorter pauses are ignored. The
 /// first value applies at depth 1. The second value applies at greater depths, because programs
 /// then handle several completions together, which looks like a short pause.
 const PAUSE_MIN: (f64, f64) = (0.03, 0.1);
-/// Gaps are added, the longest first, until they make up this share of the total gap time. These
-/// gaps count as long.
+/// The long gaps are the longest gaps that together make up this share of the total gap time.
 const LONG_GAPS: f64 = 0.9;
 /// Long gaps count as idle time instead of pauses if their number is less than the first value and
 /// the number of requests is at least the second value.
@@ -167,7 +165,7 @@ impl Model {
                 left_out.push(format!("{} {what}", units::count(count as f64)));
             }
         };
-        add(total.requests - counted, "requests of files that were rarely used");
+        add(total.requests - counted, "requests to files that were rarely used");
         add(shapes.empty, "reads and writes that failed or moved no data");
         add(shapes.page_faults, "page faults in mapped files");
         add(shapes.others, "other operations, such as opening and allocating files");
@@ -236,7 +234,7 @@ fn workload(group: &Group, measured: &Measured, total: &Total, header: &Header) 
     let only_writes = group.kind.direction != Direction::Read;
     let flush = only_writes.then(|| flush(group, &mut notes)).flatten();
     if group.kind.flushed && flush.is_none() {
-        notes.left_out.push("flushes, which are too few to derive a flush interval".to_owned());
+        notes.left_out.push("flushes (there are too few to derive a flush interval)".to_owned());
     }
     ModelWorkload {
         name: format!("{} of {size}", name(group)),
@@ -338,8 +336,8 @@ fn describe(group: &Group, measured: &Measured, files: &(Vec<String>, usize), no
     }
     if group.kind.order == OrderKind::Random && group.sequential > group.count / 10 {
         notes.left_out.push(format!(
-            "{} of the requests start where the previous request ended; a plan has no such \
-             requests, and a fio job has sequential runs of their mean length",
+            "{} of the requests start where the previous request ended; a plan cannot express \
+             this, but a fio job approximates it with sequential runs of the same mean length",
             percent(group.sequential as f64, group.count as f64)
         ));
     }
@@ -352,7 +350,8 @@ fn describe(group: &Group, measured: &Measured, files: &(Vec<String>, usize), no
     }
     if group.ranges.len() > 1 {
         notes.left_out.push(format!(
-            "the positions of the {} files; the region is as long as all accessed ranges together",
+            "the positions of the {} files; the model uses one region, whose length is the sum of \
+             all accessed ranges",
             group.ranges.len()
         ));
     }
@@ -366,7 +365,8 @@ fn threads(group: &Group, measured: &Measured, notes: &mut Notes) -> u32 {
     let threads = (mean.round() as u32).clamp(1, all);
     if threads < all {
         notes.left_out.push(format!(
-            "{all} threads made these requests; on average, {mean:.1} were active at the same time"
+            "{all} threads made these requests; on average, {mean:.1} threads were active at the \
+             same time"
         ));
     }
     threads
@@ -382,8 +382,8 @@ fn pace(group: &Group, measured: &Measured, threads: u32, notes: &mut Notes) -> 
         let rate = if mean > 0.0 { 1e9 / mean } else { 1.0 };
         let depth = 32_u32.div_ceil(threads);
         notes.left_out.push(
-            "the trace has no latencies, so requests are issued at the rate of the trace, \
-             independently of completions; about 32 may be outstanding at a time"
+            "the trace has no latencies, so the model issues requests at the rate of the trace; it \
+             does not wait for completions unless about 32 requests are outstanding"
                 .to_owned(),
         );
         let poisson = deviation > VARIATION_OF_CHANCE * mean;
@@ -411,12 +411,14 @@ fn pace(group: &Group, measured: &Measured, threads: u32, notes: &mut Notes) -> 
     }
     let pause_ns = (each * f64::from(every)).round().min(1e15) as u64;
     notes.left_out.push(
-        "the reasons for pauses of a thread, such as computation or other requests".to_owned(),
+        "the reasons why a thread pauses, such as computation or requests of other workloads"
+            .to_owned(),
     );
     (depth, Pace::Closed { pause_ns, every })
 }
 
-/// Returns the smallest depth that at least `DEPTH_SHARE` of the requests did not exceed.
+/// Returns the quantile `DEPTH_SHARE` of the depths of the requests, at least 1. `depths` has the
+/// number of requests at each depth.
 fn depth_of(depths: &[u64]) -> u32 {
     let all: u64 = depths.iter().sum();
     let mut sum = 0;
@@ -477,7 +479,8 @@ fn law(group: &Group, measured: &Measured, notes: &mut Notes) -> Law {
     let sample = if measured.is_sample() { " (estimated from a sample)" } else { "" };
     notes.counted.push(format!(
         "{} of {} blocks of {} were accessed, each at most {} times{sample}; the chi-squared \
-         distance is {:.0} from the chosen distribution and {:.0} from a uniform distribution",
+         distance of the access counts from the chosen distribution is {:.0}, and from a uniform \
+         distribution {:.0}",
         units::count(touched),
         units::count(observed.blocks as f64),
         units::size(group.unit_bytes()),
@@ -511,7 +514,8 @@ fn flush(group: &Group, notes: &mut Notes) -> Option<(u32, bool)> {
         percent(times as f64, count as f64)
     ));
     if group.flushed_by_others {
-        let what = "flushes by threads that do not write; in the model, the writing threads flush";
+        let what = "flushes by threads that do not write; in the model, the writing threads issue \
+                    these flushes";
         notes.left_out.push(what.to_owned());
     }
     Some((every.clamp(1.0, f64::from(u32::MAX)) as u32, data_only * 2 > count))

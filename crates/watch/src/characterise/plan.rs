@@ -87,8 +87,8 @@ fn flags(out: &mut String, workload: &ModelWorkload) {
     if workload.flush.is_some() {
         comment(
             out,
-            "To run this on a simulated target, which flushes only at the end, remove fsync or \
-             fdatasync.",
+            "A simulated target flushes only at the end. To run this plan on a simulated target, \
+             remove the line with fsync or fdatasync.",
         );
     }
     if let Some(engine) = workload.interface.engine() {

@@ -106,10 +106,10 @@ pub struct Flushes {
     pub count: u64,
     /// Number of flushes in `count` that flush data only (fdatasync).
     pub data_only: u64,
-    /// Total number of writes before the flushes in `count`.
+    /// Number of writes since the previous flush, summed over the flushes in `count`.
     pub writes: u64,
-    /// Histogram of the number of writes before a flush. Keys are numbers of writes, values are
-    /// numbers of flushes.
+    /// Histogram of the number of writes since the previous flush. Keys are numbers of writes,
+    /// values are numbers of flushes.
     pub intervals: BTreeMap<u64, u64>,
     since: u64,
 }
@@ -159,8 +159,8 @@ pub struct Shape {
     pub direct: u64,
     /// Number of writes that are durable on completion, without a separate flush.
     pub durable: u64,
-    /// Number of bytes moved by buffered reads. Only reads for which the trace contains the number
-    /// of bytes moved by the device are included.
+    /// Number of bytes moved by buffered reads. A read is included only if the trace contains the
+    /// number of bytes that the device moved for it.
     pub buffered_bytes: u64,
     /// Number of bytes that the device moved for the reads that `buffered_bytes` includes.
     pub device_bytes: u64,
@@ -313,8 +313,9 @@ impl Shapes {
         })
     }
 
-    /// Returns the file and thread whose writes a flush makes durable. None if the flushing thread
-    /// made none of these writes.
+    /// Returns the file that a flush makes durable, and the thread that flushes. None if this
+    /// thread has not written to the file. sync and syncfs flush all files. If such a call would
+    /// give None, the file of the thread's last write is returned instead.
     pub fn flushed_pair(&self, request: &Request) -> Option<Pair> {
         let thread = if self.level == Level::Block { 0 } else { request.thread };
         let pair = Pair { file: Some(request.file), thread };
@@ -326,8 +327,8 @@ impl Shapes {
         Some(pair).filter(writes).or_else(last)
     }
 
-    /// Checks whether a request of this level is a flush. sync_file_range is not, because it does
-    /// not make writes durable.
+    /// Checks whether a request of this level is a flush. sync_file_range does not count as a
+    /// flush, because it does not make writes durable.
     pub fn is_flush(&self, request: &Request) -> bool {
         let is_partial = request.call.name() == "sync_file_range";
         Level::of(request) == self.level && request.operation == Operation::Flush && !is_partial

@@ -138,7 +138,7 @@ fn pauses_are_found_within_five_percent() {
 fn completions_that_wait_to_be_handled_together_are_no_pause() {
     let found = only(&closed_loop(1, 8, (8_000, 1), 500));
     assert_eq!((found.depth, found.pace), (8, Pace::Closed { pause_ns: 0, every: 1 }));
-    // At depth 1, the same delay counts as a pause of the program.
+    // At depth 1, the delay of 8 us counts as a pause of the program.
     let found = only(&closed_loop(1, 1, (8_000, 1), 500));
     assert!(matches!(found.pace, Pace::Closed { pause_ns: 7_900..8_100, .. }), "{found:?}");
 }

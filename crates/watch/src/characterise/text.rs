@@ -1,5 +1,5 @@
-//! Formats what plan files for halfpower and job files for fio have in common: comments, sizes and
-//! times.
+//! Formats comments, sizes and times, which are the same in plan files for halfpower and in job
+//! files for fio.
 
 use analysis::popularity::Law;
 use analysis::units;
@@ -74,7 +74,7 @@ pub fn head(out: &mut String, model: &Model, source: &Source) {
     let cut = |text: &str| text.chars().take(NAME_MAX).collect::<String>();
     let of = match source.level {
         Level::Calls => "the requests of the program",
-        Level::Block => "the block layer requests of all programs",
+        Level::Block => "the block-layer requests of all programs",
     };
     let command = match source.command.as_str() {
         "" => String::new(),
@@ -108,7 +108,7 @@ pub fn describe(out: &mut String, workload: &ModelWorkload) {
     }
     if workload.run_length >= 1.5 {
         let mean = units::count(workload.run_length);
-        comment(out, &format!("Counted: sequential runs of {mean} requests on average."));
+        comment(out, &format!("Counted: a sequential run has {mean} requests on average."));
     }
     for what in &workload.left_out {
         comment(out, &format!("Left out: {what}."));

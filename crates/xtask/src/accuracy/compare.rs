@@ -102,9 +102,9 @@ pub fn run(program: &Path, dir: &Path, write: bool) -> Result<ExitCode> {
         missed.push("intervals that contain the true ratio");
     }
     let text = format!(
-        "False differences: {wrong} of {nulls} (limit: at most 5%). Intervals that contain the \
-         true ratio: {covered} of {with_truth} (limit: at least 93%). Missed limits: \
-         {}.\n\n{table}",
+        "False differences (reported although both sides are the same): {wrong} of {nulls} \
+         (limit: at most 5%). Intervals that contain the true ratio: {covered} of {with_truth} \
+         (limit: at least 93%). Limits that are not met: {}.\n\n{table}",
         if missed.is_empty() { "none".to_owned() } else { missed.join(", ") }
     );
     println!("{text}");

@@ -38,8 +38,8 @@ const FILE_BYTES: u64 = 256 << 20;
 /// by spaces.
 type Load = (&'static str, bool, &'static str);
 
-/// Options for job files without a size. The runtime is too short to read the file twice, because
-/// the second pass would come from the page cache.
+/// Options for job files without a size. The runtime is so short that no job makes a second pass
+/// over the file. A second pass would be served from the page cache.
 const TIMED: &str = "size=256m time_based runtime=1";
 const LOADS: [Load; 14] = [
     ("sequential direct reads", false, "[a] rw=read bs=64k ioengine=libaio iodepth=4 direct=1"),
@@ -84,7 +84,11 @@ const LOADS: [Load; 14] = [
         true,
         "[a] rw=write bs=64k ioengine=psync end_fsync=1 size=128m",
     ),
-    ("buffered writes with fsync after each", true, "[a] rw=write bs=16k ioengine=psync fsync=1"),
+    (
+        "buffered writes with fsync after each write",
+        true,
+        "[a] rw=write bs=16k ioengine=psync fsync=1",
+    ),
 ];
 
 /// Settings of the campaign.
@@ -93,7 +97,7 @@ pub struct Settings<'a> {
     pub program: &'a Path,
     /// Number of rounds of each load.
     pub rounds: u32,
-    /// Only loads whose name contains one of these texts run. Empty for all loads.
+    /// Runs only the workloads whose name contains one of these texts. Empty for all workloads.
     pub case: &'a [String],
     /// Folder on the local disk in which the temporary folder is created.
     pub dir: &'a Path,
@@ -160,8 +164,8 @@ pub fn run(settings: &Settings<'_>) -> Result<ExitCode> {
     }
     let mut text = format!(
         "{}, `cargo xtask accuracy --only fio-agreement --runs {}`. Ratios of halfpower to fio, \
-         with 95% intervals. Loads whose rate and latency agree within 5% on the reference devices \
-         and for which `halfpower compare --same-within 5%` reports `same`: {} of {rows}.",
+         with 95% intervals. For {} of {rows} loads, rate and latency agree within 5% on the \
+         reference devices, and `halfpower compare --same-within 5%` reports `same`.",
         host::machine(settings.dir),
         settings.rounds,
         rows - beyond.len(),

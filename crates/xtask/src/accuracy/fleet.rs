@@ -4,8 +4,8 @@
 //! In each round, the example `fleet_hosts` of the crate `compare` creates the databases of 500
 //! hosts from a new seed. Seven of the hosts are bad, each with a different kind of fault. The
 //! program then analyses all databases. A bad host counts as named if the output states what is
-//! wrong: rates are lower, trials are bimodal, the tail latency is higher, a device throttled, or a
-//! certain fact (such as the firmware) is the cause.
+//! wrong: rates are lower, trials are bimodal, the tail latency is higher, a device was throttled,
+//! or a property of the host (such as the firmware) is the cause.
 
 use crate::repository;
 use anyhow::{Context, Result, bail, ensure};
@@ -51,7 +51,7 @@ pub fn run(program: &Path, rounds: u32, dir: &Path, write: bool) -> Result<ExitC
         let alarms_text = if alarms.is_empty() { "none".to_owned() } else { alarms.join(", ") };
         let missed = if missed.is_empty() { "none".to_owned() } else { missed.join(", ") };
         eprintln!(
-            "seed {seed}: bad hosts that were missed or whose fault was not stated: {missed}; \
+            "seed {seed}: bad hosts that were not found, or whose fault was not stated: {missed}; \
              false alarms: {alarms_text}"
         );
         false_alarms.push(alarms.len());
@@ -180,11 +180,12 @@ fn text(kinds: &BTreeMap<String, Kind>, false_alarms: &[usize], is_met: bool) ->
     let healthy = rounds * (HOSTS - BAD);
     let mut text = format!(
         "{rounds} fleets of {HOSTS} hosts, each with {BAD} bad hosts. Bad hosts found: {found} of \
-         {hosts}, named: {named} of {hosts} (limit: all). False alarms: {all} of {healthy} healthy \
-         hosts, at most {most} in one fleet (limit: {FALSE_MAX}). {turned} hosts became bad in the \
-         middle of their record, and {dated} of these are reported with the right first bad run. \
-         All limits met: {}.\n\n\
-         | what is wrong | hosts | found | named | became bad later | right first bad run |\n\
+         {hosts}; found with the right fault: {named} of {hosts} (limit: all). False alarms: {all} \
+         of {healthy} healthy hosts, at most {most} in one fleet (limit: {FALSE_MAX}). {turned} \
+         hosts became bad partway through their runs; for {dated} of these hosts, the first bad \
+         run is reported correctly. All limits met: {}.\n\n\
+         | what is wrong | hosts | found | found with the right fault | \
+         became bad partway through the runs | first bad run reported correctly |\n\
          |---|---|---|---|---|---|\n",
         if is_met { "yes" } else { "**no**" }
     );

@@ -319,9 +319,9 @@ impl Device {
         })
     }
 
-    /// Measures the reference device and returns the settings with which a flush and a direct
-    /// request of one page at depth `depth` take as long on the simulated device. The measured
-    /// times include the overhead of FUSE.
+    /// Measures the reference device and returns settings of a simulated device. With these
+    /// settings, a flush and a direct request of one page at depth `depth` take as long as on the
+    /// reference device. The measured times include the overhead of FUSE.
     fn timing(&self, program: &Path, depth: u32) -> Result<String> {
         let rates = format!("drive.read_rate={0}MB/s,drive.write_rate={0}MB/s", self.rate_mb);
         let mut keys = format!("{rates},host.cache.linux.flush={:.1}us", self.flush_us()?);
@@ -333,7 +333,8 @@ impl Device {
                     * f64::from(depth))
             };
             let device_us = median(|| us(&trial(&mut self.command(program, &flags))?))?;
-            // A simulated run measures the error of the guess. `own_us` is the corrected value.
+            // `guess_us` is a first estimate of the fixed time. A simulated run measures the error
+            // of the estimate. `own_us` is the corrected time.
             let guess_us = device_us - 4096.0 / f64::from(self.rate_mb);
             let mut command = Command::new(program);
             let target =
@@ -345,8 +346,8 @@ impl Device {
         Ok(keys)
     }
 
-    /// Measures the duration of a flush of the loop device if there is no data to write (us). A
-    /// pause before each flush lets the CPUs become idle, as they are while a program waits for a
+    /// Measures how long a flush of the loop device takes without data to write (us). A pause
+    /// before each flush lets the CPUs become idle, as they are while a program waits for a
     /// request. Without the pauses, a flush would take only a fifth of this time.
     fn flush_us(&self) -> Result<f64> {
         let device = fs::OpenOptions::new().write(true).open(&self.loop_device.0)?;

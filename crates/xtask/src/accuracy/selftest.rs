@@ -87,8 +87,8 @@ fn heading(documents: &[Value], passed: usize) -> String {
 /// Formats a table with one row for each quantity, which summarizes all runs.
 fn table(documents: &[Value]) -> String {
     let mut text =
-        "| quantity | truth | measured, median | worst error (or gap between bounds) | limit | \
-         path | runs passed |\n|---|---|---|---|---|---|---|\n"
+        "| quantity | truth | measured, median | worst error (or gap between lower and upper \
+         bound) | limit | overhead of the I/O path | runs passed |\n|---|---|---|---|---|---|---|\n"
             .to_string();
     for (index, first) in quantities(&documents[0]).enumerate() {
         let all: Vec<&Value> =

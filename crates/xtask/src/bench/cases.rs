@@ -1,8 +1,8 @@
 //! The cases of `bench peers`: tools, workloads and limits.
 //!
-//! If a case compares halfpower with several tools, halfpower runs between the first two, so that
-//! its runs are neighbours of the runs of both tools. The order of the tools is reversed in every
-//! second round.
+//! If a case compares halfpower with several other tools, halfpower runs second. The tools that run
+//! first and third are then directly before and after halfpower. The order of the tools is reversed
+//! in every second round.
 
 use super::host;
 use super::statistics::{estimate, spread_of_identical};

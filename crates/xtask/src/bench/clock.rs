@@ -2,7 +2,7 @@
 //!
 //! This module does not use the crate `ioengine`, so that the benchmarks are independent of the
 //! code under test.
-#![expect(clippy::disallowed_methods, reason = "whole processes are timed from outside")]
+#![expect(clippy::disallowed_methods, reason = "the benchmarks measure the duration of processes")]
 
 use std::time::{Duration, Instant};
 

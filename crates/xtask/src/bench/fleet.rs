@@ -72,10 +72,10 @@ impl Fleet {
             self.fleet(&format!("`fleet` of {databases} databases"), &many, false)?,
         ];
         let mut text = format!(
-            "`cargo xtask bench fleet` on {}. Each host has 8 runs of 5 workloads and 23 trials. \
-             Times are medians of {REPETITIONS} executions and include the start-up. Merges run \
-             once. A program may have at most {OPEN_FILES} files open. Limits for {hosts} hosts: \
-             {SECONDS_MAX} s and {} MB.\n\n\
+            "`cargo xtask bench fleet` on {}. Each host has 8 runs; each run has 5 workloads and \
+             23 trials in total. Times are medians of {REPETITIONS} executions and include the \
+             start-up; merges are executed only once. A program may have at most {OPEN_FILES} \
+             files open. Limits for {hosts} hosts: {SECONDS_MAX} s and {} MB.\n\n\
              | command | seconds | peak memory, MB | met |\n|---|---:|---:|---|\n",
             host::machine(&self.folder),
             PEAK_MAX / 1_000_000

@@ -5,7 +5,7 @@
 //! Both tools use the same launcher, number of processes and files. The files are written
 //! completely beforehand. Each process issues one direct request of 1 MiB at a time, and there is
 //! no flush at the end. As in the reports of IOR, the rate is the total number of bytes divided by
-//! the time from the first start of a process to the last end.
+//! the time from the start of the first process to the end of the last process.
 //!
 //! IOR uses buffers of ordinary pages, so the limit applies to halfpower with the same buffers.
 //! halfpower also runs with huge pages, its default. Large requests then have fewer memory

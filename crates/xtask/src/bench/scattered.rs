@@ -1,6 +1,6 @@
 //! Fragments free memory, to imitate a machine that has been up for days.
 //!
-//! A request has one memory segment for each run of physically contiguous pages, and a device
+//! A request has one memory segment for each sequence of physically contiguous pages, and a device
 //! accepts a limited number of segments per request (virtio: 254). On a freshly booted machine,
 //! neighbouring pages of a buffer are often physically contiguous, so segments are large even
 //! without huge pages. After days of use, only huge pages give large segments.

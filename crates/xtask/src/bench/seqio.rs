@@ -173,8 +173,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Compares reads with an adaptive queue depth with reads at a fixed depth. Runs more rounds
-    /// than other cases, because the tolerated difference is only 3%.
+    /// Compares the rate of reads at an adaptive queue depth with the rate at a fixed depth. Runs
+    /// more rounds than other cases, because the tolerated difference is only 3%.
     fn read_adaptive(&mut self, data: &Places) -> Result<()> {
         let tools = [self.consume("fixed", "none"), self.consume("blocks", "none")];
         let rounds = 3 * self.stage.rounds;
@@ -183,8 +183,8 @@ impl Lab {
         Ok(())
     }
 
-    /// Compares the CPU time of seqio for reads with the CPU time of fio, without the start-up of
-    /// the tools. Then does the same with `cat`.
+    /// Compares the CPU time of seqio for reads with the CPU time of fio, and then with the CPU
+    /// time of `cat`. The start-up of the tools is subtracted.
     fn read_cpu(&mut self, data: &Places) -> Result<()> {
         if !self.is_skipped("read, CPU of fio", self.no_fio()) {
             let plan = self.requests(data)?;
@@ -208,9 +208,13 @@ impl Lab {
         let [ours, cat] = self.costs("read CPU, rested", rounds, &tools, data, Before::Rested)?;
         let all = ours.iter().copied().zip(cat.iter().copied());
         let expensive: (Vec<f64>, Vec<f64>) = all.filter(|(_, cat)| *cat > EXPENSIVE_CAT).unzip();
-        let what = format!("CPU s/GiB, {} of {rounds} rounds", expensive.1.len());
+        let what =
+            format!("CPU s/GiB, rounds with expensive cat: {} of {rounds}", expensive.1.len());
         if expensive.1.is_empty() {
-            let why = format!("cat never used more than {EXPENSIVE_CAT} s of CPU time per GiB");
+            let why = format!(
+                "cat never used more than {EXPENSIVE_CAT} s of CPU time per GiB, so the limit does \
+                 not apply"
+            );
             self.skipped.push(format!("read, CPU of cat: {why}"));
             let sides = Side::of(&tools, [ours, cat]);
             self.compare("read", "CPU s/GiB, cheap cat", sides, false, Bar::None);
@@ -359,7 +363,11 @@ impl Lab {
                     peaks.push(kib / 1024.0);
                 }
                 host::remove(&places.to)?;
-                let what = format!("peak MiB of {}, file of {} MiB", tool.name, places.bytes >> 20);
+                let what = format!(
+                    "peak memory of {} in MiB, for a file of {} MiB",
+                    tool.name,
+                    places.bytes >> 20
+                );
                 self.rows.push(Row::new("memory", &what, estimate(&peaks), bar));
             }
         }
@@ -372,8 +380,8 @@ impl Lab {
         }
         let data = self.data()?;
         // Each interface is compared with `blocks`, which does not copy data. The consumer `lines`
-        // reads every byte. The consumer `none` does not, so its CPU time is mostly the cost of
-        // copies, and the ratio has no limit.
+        // reads every byte. The consumer `none` reads no bytes, so the ratio to `blocks` mostly
+        // shows the cost of the copies. The ratio therefore has no limit for `none`.
         for (consumer, bar) in [("lines", Bar::AtMost(1.15)), ("none", Bar::None)] {
             // The cost of Read and AsyncRead depends on the size of the caller's buffer.
             let ways = ["read", "bufread", "blocks", "async", "asyncbuf"];
@@ -504,7 +512,7 @@ impl Lab {
             eprintln!("  {}: {rate:.0} MB/s, {cpu:.3} s of CPU", tool.name);
         }
         let best = rounds.least(|run| run.seconds);
-        tools.into_iter().nth(best).context("there is no tool to choose from")
+        tools.into_iter().nth(best).context("there are no tools to compare")
     }
 
     fn consume(&self, way: &str, consumer: &str) -> Tool {
@@ -546,7 +554,8 @@ impl Lab {
     }
 
     /// Builds the release program and returns its path. Returns None and records a skipped case if
-    /// `cannot` contains a reason, or if the program has no subcommand `copy`.
+    /// `cannot` contains a reason why the case cannot run, or if the program has no subcommand
+    /// `copy`.
     fn program(&mut self, case: &str, cannot: Option<String>) -> Result<Option<PathBuf>> {
         if self.is_skipped(case, cannot) {
             return Ok(None);
@@ -609,7 +618,9 @@ impl Requests {
             let depth_most = depth_most.parse().ok()?;
             Some(Requests { bytes: kib << 10, depth, depth_most })
         };
-        read().with_context(|| format!("no request size in the output of an example: {said}"))
+        read().with_context(|| {
+            format!("cannot find the request size and depths in the output of an example: {said}")
+        })
     }
 }
 

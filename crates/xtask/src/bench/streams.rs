@@ -1,10 +1,11 @@
 //! Runs tools that read, write or copy a file, and measures the duration and CPU time of each run.
 //! Before each run, brings the page cache into a known state.
 //!
-//! The duration is that of the whole process, except for fio and the examples of seqio, which
-//! report it. For fio, the reported duration excludes a start-up of a quarter of a second, which
-//! favours fio. For an example of seqio, it begins before the file is opened and memory is
-//! allocated, and ends when all data are read or durable.
+//! The duration is that of the whole process, except for fio and the examples of seqio: for these,
+//! the duration that they report is used. The duration that fio reports excludes a start-up of a
+//! quarter of a second, which favours fio. The duration that an example of seqio reports begins
+//! before the file is opened and memory is allocated, and ends when all data are read or durable.
+//! [`Tool::timed_as_process`] selects the duration of the whole process for any tool.
 //!
 //! The CPU time covers the process and its children. Runs are not pinned to a core, so that the
 //! kernel threads for writeback use the other cores as usual.
@@ -24,8 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A write to this file makes the kernel drop clean caches (proc_sys_vm(5)).
 const DROP_CACHES: &str = "/proc/sys/vm/drop_caches";
-/// Range of the random pause before a run (s). The pause varies because the cost of allocating
-/// memory depends on the time since the memory was freed.
+/// Range of the random pause before a run (s). The cost of allocating memory depends on the time
+/// since the memory was freed. With random pauses, the runs cover different times.
 const PAUSES: (f64, f64) = (0.2, 0.6);
 /// Duration of a pause that gives a hypervisor enough time to take back free memory (s).
 const REST_SECONDS: u32 = 20;
@@ -47,8 +48,8 @@ pub struct Places {
     pub bytes: u64,
 }
 
-/// What measures the duration of a run: the benchmark (for the whole process), fio, or the example
-/// of seqio.
+/// The clock that times a run: the clock of the benchmark (for the whole process), of fio, or of
+/// the example of seqio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Timer {
     Process,
@@ -117,8 +118,8 @@ impl Tool {
         Tool { timer: Timer::Fio, ..Tool::new(name, &line) }
     }
 
-    /// Returns a tool that runs `program` with `flags` and then the command line of this tool as
-    /// arguments.
+    /// Returns a tool that runs `program`. The arguments are `flags`, followed by the command line
+    /// of this tool.
     pub fn under(&self, program: &Path, flags: &[&str]) -> Tool {
         let mut words = vec![program.to_string_lossy().into_owned()];
         words.extend(flags.iter().map(|flag| flag.to_string()));

@@ -1,7 +1,7 @@
 //! Runs a tool once, measures its CPU time, and parses the results that the tool prints.
 //!
-//! The CPU time includes the start-up of the tool and all of its child processes, and is measured
-//! in the same way for every tool. The rate is the one that the tool reports.
+//! The CPU time is that of the tool and of all its child processes, including their start-up. It is
+//! measured in the same way for every tool. The rate is the one that the tool reports.
 
 use anyhow::{Context, Result, anyhow, bail};
 use nix::sys::resource::{Usage, UsageWho, getrusage};

@@ -14,8 +14,8 @@ pub enum Mark {
     /// output in the page, except for numbers.
     Run,
     /// `<!-- sample: REASON -->`: the output depends on the machine. Each command is run. Only the
-    /// first words of the unindented lines in the page are compared: they must start unindented
-    /// lines of the output, in the same order.
+    /// first word of each unindented line in the page is compared. Unindented lines of the output
+    /// must start with these words, in the same order.
     Sample,
     /// `<!-- plan -->`: each command is run with `--plan` and must succeed.
     Plan,

@@ -59,7 +59,9 @@ fn problem(
     match anchors.get(&path) {
         Some(names) if names.contains(anchor) => None,
         Some(_) => Some(format!("{target}: {path} has no heading with this name")),
-        None => Some(format!("{target}: {path} is not a checked page; its headings are unknown")),
+        None => Some(format!(
+            "{target}: {path} is not among the checked pages, so the heading cannot be checked"
+        )),
     }
 }
 

@@ -38,11 +38,13 @@ pub fn compare(expected: &[&str], printed: &[&str]) -> Result<(), Difference> {
     aligned(expected, printed).map(drop)
 }
 
-/// Returns the new output for the page: the printed lines, but with `...` in place of the lines
-/// that a `...` in the page matches.
-///
-/// If the printed lines do not match the page, each `...` is kept. Each other line of the page is
-/// replaced by the next printed line that resembles it, or removed if there is no such line.
+/// Returns the new output for the page:
+/// - If the page contains no `...`: the printed lines.
+/// - If the printed lines match the page: the printed lines, but with each `...` of the page in
+///   place of the lines that the `...` matches.
+/// - Otherwise: the lines of the page. Each `...` stays. All lines except `...` are replaced: each
+///   by the next printed line that resembles it. If there is no such printed line, the line of the
+///   page is removed.
 pub fn renewed(expected: &[&str], printed: &[&str]) -> Vec<String> {
     if !expected.contains(&ANYTHING) {
         return printed.iter().map(|line| (*line).to_string()).collect();

@@ -1,5 +1,5 @@
-//! Waits until started programs end, and checks how they ended. A program that still runs is killed
-//! on drop.
+//! Waits for the end of programs that were started, and checks how the programs ended. A program
+//! that still runs is killed on drop.
 //!
 //! The output is written to files, so that it can be read at any time and a full pipe cannot block
 //! the program. A program that does not end within its time limit is killed and counts as hung.
@@ -146,7 +146,7 @@ impl Ended {
         ensure(!self.hung, || "the program did not end within its time limit".to_string())?;
         ensure(self.code == Some(code), || {
             format!(
-                "exit code {:?} and signal {:?}, not {code}: {}",
+                "exit code {:?} and signal {:?} instead of exit code {code}: {}",
                 self.code,
                 self.signal,
                 self.words()
@@ -173,7 +173,7 @@ mod tests {
     fn a_failure_needs_its_exit_code_its_message_and_one_line() {
         let good = ended(1, "halfpower: reading at offset 0: input/output error\n");
         assert_eq!(good.fails(1, &["offset 0", "error"]), Ok(()));
-        assert!(good.fails(4, &[]).unwrap_err().contains("not 4"));
+        assert!(good.fails(4, &[]).unwrap_err().contains("instead of exit code 4"));
         assert!(good.fails(1, &["offset 8"]).unwrap_err().contains("offset 8"));
         assert!(ended(1, "halfpower: one\nhalfpower: two\n").fails(1, &[]).is_err());
         assert!(ended(101, "thread main panicked\n").fails(1, &[]).is_err());

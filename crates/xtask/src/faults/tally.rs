@@ -39,7 +39,7 @@ impl Tally {
         }
     }
 
-    /// Returns whether no check failed.
+    /// Returns whether all checks passed.
     pub fn is_clean(&self) -> bool {
         self.lost.is_empty() && self.undetected.is_empty()
     }

@@ -22,7 +22,7 @@ const OTHER_RELEASES: [(&str, &str); 1] = [("5.10", "bullseye")];
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// Crypto algorithms on which modules depend, each with the module that implements the algorithm.
-/// modprobe would find this module by an alias.
+/// modprobe would find this module by an alias, but the guest loads modules with insmod.
 const PROVIDERS: [(&str, &str); 5] = [
     ("crc32", "crc32_generic"),
     ("crc32c", "crc32c_generic"),
@@ -104,8 +104,8 @@ impl Kernel {
         seen: &mut BTreeSet<String>,
         order: &mut Vec<(String, Vec<u8>)>,
     ) -> Result<()> {
-        // The dependency `crypto_NAME` usually means the algorithm NAME. However, the names of some
-        // modules also start with `crypto_`, so a module with this name is tried first.
+        // The dependency `crypto_NAME` usually means the algorithm NAME. However, some modules have
+        // names that start with `crypto_`, so a module named `crypto_NAME` is tried first.
         let algorithm = name.strip_prefix("crypto_").unwrap_or(name);
         let provider = PROVIDERS.iter().find(|(asked, _)| *asked == algorithm);
         let names = [name, provider.map_or(algorithm, |(_, provider)| provider)];
@@ -294,9 +294,10 @@ fn contents(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
-/// Returns the names of the modules that must be loaded before this module. They are listed in the
-/// fields `depends` and `softdep` (after `pre:`) of the section .modinfo. Its fields have the form
-/// `name=value` and are separated by zero bytes (kernel document kbuild/modules).
+/// Returns the names of the modules that must be loaded before this module. They are listed in two
+/// fields of the section .modinfo: in `depends`, and in `softdep` after the word `pre:`. The fields
+/// of the section have the form `name=value` and are separated by zero bytes (kernel document
+/// kbuild/modules).
 fn needs(module: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     for field in module.split(|byte| *byte == 0) {

@@ -45,8 +45,8 @@ pub struct Reports {
 }
 
 impl Reports {
-    /// Returns the number of the last operation of a kind that had been reported when the log had
-    /// `count` entries. None if there was no such operation.
+    /// Returns the number of the last operation of this kind that was reported while the log had at
+    /// most `count` entries. None if there was no such operation.
     pub fn last(&self, kind: &str, count: usize) -> Option<u64> {
         let of_kind = self.all.iter().filter(|one| one.kind == kind && one.entries <= count);
         of_kind.map(|one| one.number).max()

@@ -46,7 +46,7 @@ const DAMAGED: &str = "4";
 /// The results of all tested drives.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Number of drives that ignored flushes and lost blocks.
+    /// Number of drives that lost blocks because the drives ignored flushes.
     pub tries: usize,
     /// Number of drives counted in `tries` for which the number of lost blocks and the offset of
     /// the first lost block were reported correctly.
@@ -61,7 +61,7 @@ pub struct Outcome {
     pub faults: Vec<String>,
 }
 
-/// Repeats the test until the number of drives that ignored flushes and lost blocks is `tries`.
+/// Repeats the test until `tries` drives have lost blocks because the drives ignored flushes.
 ///
 /// # Errors
 /// If a guest fails, or a signal stops the campaign.
@@ -127,7 +127,8 @@ impl Outcome {
         ensure!(lost[0].is_empty(), "halfpower ended before its last blocks were flushed");
         for (line, lost) in output.lines().zip(lost) {
             let mut words = line.split(' ').skip(1);
-            let code = words.next().context("a line of the reading guest has no exit code")?;
+            let code =
+                words.next().context("a line printed by the checking guest has no exit code")?;
             let damaged: usize = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
             let offset = words.next().and_then(|word| word.parse::<u64>().ok());
             let is_right = match lost.first() {

@@ -300,7 +300,7 @@ fn add_devices(command: &mut Command, scenario: &Scenario, folder: &Path) -> Res
     for (number, size) in scenario.drives.iter().enumerate() {
         let file = folder.join(format!("d{number}"));
         File::create_new(&file)?
-            .set_len(bytes_of(size).context("not a drive size such as 64M or 2G")?)?;
+            .set_len(bytes_of(size).context("a drive size must be like 64M or 2G")?)?;
         command
             .arg("-drive")
             .arg(format!("if=none,id=d{number},format=raw,discard=unmap,file={}", file.display()));

@@ -32,7 +32,7 @@ const KINDS: [&str; 4] = ["file", "resumed", "tree", "run"];
 const CHANGED: &str = "changed";
 /// Kind of the report that the guest sends before it restores the setting.
 const HELD: &str = "held";
-/// Size of the second drive (bytes). The guest changes the mode of its write cache.
+/// Size of the second drive (bytes). The guest changes the mode of this drive's write cache.
 const CACHE_SIZE: u64 = 16 << 20;
 
 /// The results of all simulated power cuts.
@@ -48,8 +48,8 @@ pub struct Outcome {
     pub faults: Vec<String>,
 }
 
-/// Returns the number of the last operation of each kind that had been reported when the log had
-/// `count` entries. The number is 0 if there was no such operation.
+/// For each kind, returns the number of the last operation that was reported while the log had at
+/// most `count` entries. The number is 0 if there was no such operation.
 fn done_before(reports: &Reports, count: usize) -> [u64; KINDS.len()] {
     KINDS.map(|kind| reports.last(kind, count).unwrap_or(0))
 }
@@ -91,7 +91,8 @@ pub fn run(laboratory: &Laboratory, kernel: &Kernel, cuts: usize, seed: u64) -> 
         let images = Images { base: &base, log: &log, moments: &moments };
         look(laboratory, kernel, &images, &reports, &mut random, &mut outcome)?;
         println!(
-            "guest killed after {:.1} s and {} writes and flushes; total: {} cuts, {} faults",
+            "guest killed after {:.1} s ({} writes and flushes); total so far: {} power cuts, {} \
+             faults",
             kill_after_ms as f64 / 1000.0,
             log.entries.len(),
             outcome.cuts,
@@ -116,8 +117,8 @@ fn cache_drive(folder: &Path) -> Result<Vec<String>> {
 }
 
 /// Returns random moments for power cuts. A moment is the number of log entries before the cut. The
-/// first moment is the end of the log, when the guest was killed. At every third moment, a setting
-/// was changed and not yet restored, if there are such moments.
+/// first moment is the end of the log, when the guest was killed. Every third moment is chosen from
+/// the moments at which a setting was changed and not yet restored, if there are any.
 fn random_moments(
     random: &mut fastrand::Rng,
     reports: &Reports,

@@ -73,7 +73,8 @@ pub struct Scenario {
     pub block: Option<Place>,
     /// A folder on a disk for the standard checks of folders. None if these checks are not wanted.
     pub folder: Option<Place>,
-    /// Devices and files in use. For each of them, a check is added that writing to it is refused.
+    /// Devices and files in use. Each device or file adds a check, which expects that a write to
+    /// the device or file is refused.
     #[serde(default)]
     pub in_use: Vec<InUse>,
     /// Checks in the file of the scenario. The function `all` adds the standard checks.
@@ -218,19 +219,19 @@ impl Place {
         vec![described, measured, Check::new("a copy is identical to its source", copy)]
     }
 
-    /// Returns the check that a short survey prints its summary. The survey may write to the
-    /// device.
+    /// Returns a check that runs a short survey and expects a summary in the output. The survey may
+    /// write to the device.
     fn block_survey(&self) -> Check {
         let path = &self.path;
         let consent = self.consent.as_ref().unwrap_or(path);
         let run = survey(path, &format!("--size 32m --destroy-data-on={consent}"));
-        Check::new("a short survey that may write ends with its summary", run).shows(SUMMARY)
+        Check::new("a short survey with consent to write prints its summary", run).shows(SUMMARY)
     }
 
-    /// Returns the check that a short survey of a folder prints its summary.
+    /// Returns a check that runs a short survey of a folder and expects a summary in the output.
     fn folder_survey(&self) -> Check {
         let run = survey(&self.path, "--size 16m");
-        Check::new("a short survey of the folder ends with its summary", run).shows(SUMMARY)
+        Check::new("a short survey of the folder prints its summary", run).shows(SUMMARY)
     }
 }
 

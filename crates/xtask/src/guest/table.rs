@@ -14,7 +14,7 @@ pub struct Row {
     pub release: String,
     /// Name of each feature with its table cell: "yes", or "no" with the reason.
     pub features: Vec<(String, String)>,
-    /// Descriptions of the devices and files in use to which halfpower must refuse to write.
+    /// Descriptions of the devices and files that are in use. halfpower must not write to them.
     pub in_use: Vec<String>,
     /// Descriptions of the checks.
     pub checks: Vec<String>,
@@ -37,7 +37,7 @@ impl Row {
     }
 }
 
-/// Suffix of an entry in the list of devices and files in use if a write to it was not refused.
+/// Suffix of a list entry if a write to the device or file in use was not refused.
 const NOT_REFUSED: &str = " (FAILED)";
 
 /// Formats the rows as a Markdown table, after a line with the number of scenarios. Keeps a row of
@@ -78,8 +78,8 @@ fn series(release: &str) -> String {
     release.split('.').take(2).collect::<Vec<_>>().join(".")
 }
 
-/// Formats the list of devices and files in use, and counts for how many of them writing was
-/// refused. Writing counts as refused only if all scenarios with the device or file passed. An
+/// Formats the list of devices and files in use, and counts the devices and files to which
+/// halfpower refused to write. A device or file is counted only if all its scenarios passed. An
 /// entry of the older list is kept unless one of its scenarios was run again.
 fn of_ways(rows: &[Row], older: &str) -> String {
     let of_line = |line: &str| {
@@ -96,8 +96,8 @@ fn of_ways(rows: &[Row], older: &str) -> String {
     }
     let refused = ways.values().filter(|is_refused| **is_refused).count();
     let mut text = format!(
-        "Writing to a device or file in use, with the consent of the user: {refused} of {} cases \
-         are refused.\n\n",
+        "Attempts to write to a device or file in use, with the consent of the user: {refused} of \
+         {} are refused.\n\n",
         ways.len()
     );
     for (way, is_refused) in ways {
@@ -107,8 +107,9 @@ fn of_ways(rows: &[Row], older: &str) -> String {
     text
 }
 
-/// Parses lines "NAME yes ..." and "NAME no ...". Returns each name with its table cell: "yes" and
-/// a remark in parentheses at the end of the line, or "no" and the reason.
+/// Parses lines "NAME yes ..." and "NAME no ...". Returns each name with its table cell. The cell
+/// of a "yes" line is "yes", or "yes (REMARK)" if the line ends with a remark in parentheses. The
+/// cell of a "no" line is "no: REASON".
 pub fn features_in(output: &str) -> Vec<(String, String)> {
     let read = |line: &str| {
         let at = |word: &'static str| Some((line.find(word)?, word));
@@ -155,11 +156,12 @@ pub fn of_power_cuts(outcome: &Outcome, lies: &lying::Outcome, release: &str) ->
     format!(
         "{cuts} power cuts of a guest (Linux {release}, ext4 on a virtio disk): {} faults. \
          Before the cuts, {} copies of files, {} resumable copies, {} copies of trees and {} runs \
-         had been reported as done. At {settings} of the cuts, the write cache of another drive \
-         was switched, and `restore` had to restore its mode after the restart.\n\n\
+         had been reported as done. Before {settings} of the cuts, the guest had switched the \
+         write cache of a second drive to another mode; after the restart, `restore` had to \
+         restore the previous mode.\n\n\
          {} drives that ignore flushes lost {} blocks at a power cut. On {} of these drives, \
-         `--verify` reported the correct number of lost blocks and the correct first offset. On {} \
-         of {} drives that lost no blocks, it reported no damage.",
+         `--verify` reported the correct number of lost blocks and the correct first offset. \
+         `--verify` reported no damage on {} of {} drives that lost no blocks.",
         faults.len(),
         of("file"),
         of("resumed"),
@@ -202,18 +204,15 @@ mod tests {
                 "| | 6.12 |\n|---|---|\n| sync | yes |\n| uring | no: kernel too old |\n"
             )
         );
-        assert!(text.contains(": 0 of 1 cases are refused.\n\n- a mounted disk (FAILED)"));
-        assert!(of(&[row(&[])], "").ends_with(": 1 of 1 cases are refused.\n\n- a mounted disk\n"));
+        assert!(text.contains(": 0 of 1 are refused.\n\n- a mounted disk (FAILED)"));
+        assert!(of(&[row(&[])], "").ends_with(": 1 of 1 are refused.\n\n- a mounted disk\n"));
         let skipped = || Row { skipped: Some("no mdadm".to_owned()), ..row(&[]) };
-        assert!(of(&[skipped()], "").ends_with(": 0 of 0 cases are refused.\n\n"));
+        assert!(of(&[skipped()], "").ends_with(": 0 of 0 are refused.\n\n"));
         // If a scenario is run again, only its row for the same kernel series is replaced.
         let mended = Row { name: "md".to_owned(), release: "6.12.9".to_owned(), ..row(&[]) };
         let renewed = of(&[mended, skipped()], &text);
         assert!(renewed.starts_with("2 scenarios in guests, 2 passed"), "{renewed}");
-        assert!(
-            renewed.ends_with(": 1 of 1 cases are refused.\n\n- a mounted disk\n"),
-            "{renewed}"
-        );
+        assert!(renewed.ends_with(": 1 of 1 are refused.\n\n- a mounted disk\n"), "{renewed}");
         let older = Row { release: "5.10".to_owned(), ..row(&[]) };
         assert!(of(&[older], &renewed).starts_with("3 scenarios in guests, 3 passed"), "{renewed}");
     }

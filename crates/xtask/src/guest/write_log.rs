@@ -74,7 +74,7 @@ impl WriteLog {
         file.read_exact_at(&mut head, 0).context("the log has no header")?;
         ensure!(
             number(&head, 0) == MAGIC,
-            "not a log of writes: it begins with {:x}",
+            "the file is not a log of writes: it begins with {:x}",
             number(&head, 0)
         );
         let count = number(&head, 16);
@@ -98,7 +98,7 @@ impl WriteLog {
     }
 
     /// Applies the first `count` entries to an image, as if a power cut followed. All writes before
-    /// the last flush survive, and all writes with FUA. Any other write survives if `keeps` returns
+    /// the last flush and all writes with FUA survive. Any other write survives if `keeps` returns
     /// true. With `is_lying`, flushes and FUA have no effect. Returns the writes that were lost.
     ///
     /// # Errors

@@ -30,8 +30,12 @@ const SHARED_TYPES: [&str; 3] = ["Evidence", "Finding", "Workload"];
 type Form = (&'static str, fn(&Source) -> Vec<usize>, Goal);
 
 const FORMS: [Form; 8] = [
-    ("files with serde_json::Value or json! outside documents", forms::untyped_json, Goal::None),
-    ("names of flags in libraries", texts::flag_names, Goal::Exactly(0)),
+    (
+        "files that use serde_json::Value or json! but define no documents",
+        forms::untyped_json,
+        Goal::None,
+    ),
+    ("names of command-line flags in library crates", texts::flag_names, Goal::Exactly(0)),
     ("structs named *Document or *View", forms::documents_and_views, Goal::None),
     ("lines with is_simulated", forms::is_simulated, Goal::None),
     ("parameters that are tuples", forms::tuple_parameters, Goal::None),

@@ -120,7 +120,7 @@ impl Source {
         let line = tree.span().start().line;
         if let TokenTree::Punct(punct) = tree {
             if punct.as_char() == ':' && self.last_colon_is_joint {
-                let colon = self.tokens.last_mut().expect("a colon was pushed just before");
+                let colon = self.tokens.last_mut().expect("the last token is a colon");
                 colon.text.push(':');
                 self.last_colon_is_joint = false;
                 return;

@@ -23,8 +23,9 @@ pub fn leftovers(path: &str, text: &str) -> Vec<Finding> {
 /// Reports absolute paths that exist only on the machine of one developer.
 pub fn machine_paths(path: &str, text: &str) -> Vec<Finding> {
     let is_inner = |letter: char| letter.is_alphanumeric() || "_-.*})/".contains(letter);
-    let message =
-        |word: &str| format!("`{word}...` exists only on one machine; use a relative path");
+    let message = |word: &str| {
+        format!("the path `{word}...` exists on only one machine; use a relative path")
+    };
     find(path, text, &MACHINE_PATHS, message, |before, _| !before.is_some_and(is_inner))
 }
 

@@ -122,8 +122,8 @@ fn trial(logs: &[Log], missing: &mut Vec<&'static str>) -> Outcome<(Trial, u32)>
     Ok((trial, threads))
 }
 
-const REMEDY: &str = "import the logs together with the run's output of --output-format=json, or \
-                      import each log separately";
+const REMEDY: &str = "import the logs together with the JSON output of the run \
+                      (--output-format=json), or import each log separately";
 
 /// Checks that all threads have about the same load. Threads with different loads belong to
 /// different jobs, which may have run one after the other.

@@ -165,8 +165,10 @@ impl<'a> Rates<'a> {
     }
 
     /// Returns the amount in each interval. A window that overlaps several intervals is divided in
-    /// proportion to time. Only the first and the last interval of a window are visited, so that
-    /// long windows cost no more than short windows.
+    /// proportion to time. Only the first and the last interval of a window are visited: the rate
+    /// is added at the start of the window and subtracted at the end. A running sum of these
+    /// changes gives the rate in each interval between them. Long windows therefore cost no more
+    /// than short windows.
     fn spread(&self, windows: &Windows<'_>) -> Vec<f64> {
         let edges = &self.edges;
         let mut amounts = vec![0.0; edges.len()];
@@ -187,7 +189,8 @@ impl<'a> Rates<'a> {
         let (mut rate, mut start_ms) = (0.0, 0);
         for ((amount, edge), change) in amounts.iter_mut().zip(edges).zip(rates) {
             rate += change;
-            // Because of rounding errors, the sum of all rates may be slightly below 0.
+            // Each rate is added and later subtracted, so rounding errors can make the sum
+            // negative.
             *amount += f64::max(rate, 0.0) * (edge - start_ms) as f64;
             start_ms = *edge;
         }
@@ -207,9 +210,12 @@ impl<'a> Rates<'a> {
     }
 }
 
-/// Returns the time until which the logs of means are complete (ms). fio often omits the last line
-/// of a thread. So the result is the earliest end of all threads that end less than two steps
-/// before the last thread. Threads that end even earlier count as idle afterwards.
+/// Returns the time until which the logs of means are complete (ms). `u64::MAX` if the logs have no
+/// mean rates.
+///
+/// fio often omits the last line of a thread. A thread may lack this line if its log ends less than
+/// two steps before the end of the last thread. The result is the earliest end of all such threads.
+/// A thread that ends earlier counts as idle after its end.
 pub fn complete_ms(logs: &[&Log]) -> u64 {
     let is_rate = |log: &&&Log| matches!(log.kind, Kind::Bandwidth | Kind::Requests);
     let mut ends: Vec<(u64, u64)> = Vec::new();
@@ -248,8 +254,9 @@ fn counted(logs: &[&Log], elapsed_ms: Option<u64>) -> (Vec<Window>, Vec<Window>,
     (bytes, requests, edges.collect())
 }
 
-/// Returns the ends of the intervals (ms). They are the ends of the windows of the first thread in
-/// the log with the most lines.
+/// Returns the ends of the intervals (ms). The intervals are the windows of the first thread in the
+/// log with the most lines. If there are more than [`INTERVALS_MAX`] windows, neighbours are
+/// merged.
 fn ends<'a>(logs: impl Iterator<Item = &'a Log>) -> Vec<u64> {
     let longer =
         |best: &'a Log, log: &'a Log| if log.lines.len() > best.lines.len() { log } else { best };

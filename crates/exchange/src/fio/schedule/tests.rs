@@ -164,7 +164,10 @@ fn several_files_are_used_in_turn_like_a_stripe() {
     let both = &runs("[j]\nfilename=data:other\nbs=8k\nrw=randread")[0];
     assert_eq!(both.targets(), [Path::new("data"), Path::new("other")]);
     has(both, "--chunk=8k");
-    refused("[j]\nfilename=data:new\nsize=1m", "new does not exist, but other files do; create it");
+    refused(
+        "[j]\nfilename=data:new\nsize=1m",
+        "new does not exist, but other files of the job do; create new",
+    );
 }
 
 #[test]
@@ -195,12 +198,12 @@ fn what_would_change_the_load_is_refused_with_its_line() {
     for (option, words) in [
         ("rw=randtrim", "a.fio:4: rw=randtrim: halfpower does not support trims; "),
         ("ioengine=net", "a.fio:4: ioengine=net: halfpower does not have this engine; "),
-        ("exec_prerun=rm -rf /", "does not support commands in job files, which are never run; "),
+        ("exec_prerun=rm -rf /", "does not support running commands from job files; "),
         ("zonemode=zbd", "does not support zones"),
         ("verify_pattern=0x55", "a.fio:4: verify_pattern=0x55"),
         ("rw=read:-8k", "requests at descending offsets"),
         ("rw=rw\nbs=4k,8k", "reads and writes of different sizes"),
-        ("rw=rw\nrate_iops=10,90", "differs from rwmixread"),
+        ("rw=rw\nrate_iops=10,90", "do not match rwmixread"),
         ("flow=2", "whose rates depend"),
         ("size=10%", "specify bytes"),
         ("bs=1.5k", "a.fio:4: bs=1.5k: '1.5k': unexpected '.5k'; write"),

@@ -50,8 +50,8 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
     let name = path.display();
     if args.plan {
         console::data(&format!(
-            "flush {name} to its device and drop its pages from the page cache; if pages remain \
-             and you are root, drop all clean caches; nothing was done"
+            "would flush {name} to its device, drop its pages from the page cache, and, as root, \
+             drop all clean caches if pages remain; nothing was done"
         ));
         return Ok(Exit::Ok);
     }
@@ -78,9 +78,9 @@ pub fn execute(args: &CacheflushArgs) -> Outcome {
         Some(0) if args.read => read(path, target.size_bytes(), &args.note),
         Some(0) => Ok(Exit::Ok),
         Some(left) => Err(Failure::failed(format!(
-            "{} of {name} cannot be dropped from the page cache, because the file is on a file \
-             system in memory, or is mapped or mounted; use a file on a disk that no program has \
-             open",
+            "{} of {name} cannot be dropped from the page cache, because the file is in a file \
+             system in memory, is mapped, or is mounted; use a file that is on a disk and that no \
+             program has open",
             units::size(left)
         ))),
         None => Err(Failure::failed(format!(

@@ -1,5 +1,5 @@
-//! `halfpower classic cmdgen`: prints the command lines of a set of tests, as `halfpower run` or
-//! `halfpower classic sqlio` commands or as a plan file.
+//! `halfpower classic cmdgen`: prints a set of tests. The output is commands of `halfpower run`,
+//! commands of `halfpower classic sqlio`, or a plan file.
 
 use analysis::units;
 use lab::console;

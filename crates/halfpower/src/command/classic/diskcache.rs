@@ -34,8 +34,12 @@ const QUICK_FILE_BYTES: u64 = 256 << 20;
 
 /// Measures the device cache and prints the table.
 pub fn execute(args: &DiskcacheArgs) -> Outcome {
-    let study = catalogue::named(STUDY)
-        .ok_or_else(|| Failure::failed("the study device-cache is missing; use another version"))?;
+    let study = catalogue::named(STUDY).ok_or_else(|| {
+        Failure::failed(
+            "this version of halfpower lacks the study device-cache; use another version of \
+             halfpower",
+        )
+    })?;
     let plan = Plan::parse(&disk_cache_table::plan(args.quick))?;
     if args.common.plan {
         return print_plan(args, study, &plan);

@@ -161,7 +161,8 @@ impl Login<'_> {
             (Some(method), _) => {
                 let method = printable(method.as_bytes());
                 let what = format!("the target chose the method '{method}', which was not offered");
-                return Err(self.wire.refused(what, "set the target to CHAP with MD5, or None"));
+                let remedy = "in the target, set the authentication to CHAP with MD5 or to None";
+                return Err(self.wire.refused(what, remedy));
             }
         }
         while !reply.is_last {
@@ -177,7 +178,8 @@ impl Login<'_> {
         let reply = self.exchange(SECURITY, false, &[("CHAP_A", "5")])?;
         if reply.value("CHAP_A") != Some("5") {
             let what = "the target does not use CHAP with MD5";
-            return Err(self.wire.refused(what, "set the target to CHAP with MD5, or None"));
+            let remedy = "in the target, set the authentication to CHAP with MD5 or to None";
+            return Err(self.wire.refused(what, remedy));
         }
         let identifier = reply.value("CHAP_I").and_then(number);
         let identifier = identifier.and_then(|identifier| u8::try_from(identifier).ok());
@@ -517,8 +519,8 @@ mod tests {
         let outcome = log_in(&mut wire, access, "iqn.2026-01.test:t");
         drop(wire);
         let mut sent = Vec::new();
-        // The result is ignored: if the client has not read all answers, the read fails, but only
-        // after it has received everything that the client sent.
+        // The result is ignored. If the client left answers unread, this read ends with an error,
+        // but only after the server has received everything that the client sent.
         let _ = server.read_to_end(&mut sent);
         (outcome.map(|(limits, _)| limits), sent)
     }

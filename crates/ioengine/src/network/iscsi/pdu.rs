@@ -165,8 +165,8 @@ impl Numbers {
     }
 
     /// Reads the command window from a PDU. Every PDU of the target contains the window. The window
-    /// is ignored if it ends before it begins, or if it does not end after the current window
-    /// (section 4.2.2.1).
+    /// is ignored if MaxCmdSN is less than ExpCmdSN - 1, or if MaxCmdSN is not greater than that of
+    /// the current window (section 4.2.2.1).
     pub(super) fn learn_window(&mut self, header: &Header) {
         let first = header.number(EXPECTED_COMMAND_NUMBER);
         let last = header.number(MAX_COMMAND_NUMBER);

@@ -293,7 +293,8 @@ impl Session {
             return Ok(Step::Next);
         }
         self.numbers.learn_status(header);
-        // A Data-In PDU has no sense data. Only a SCSI Response has (section 11.7.1).
+        // A Data-In PDU has no sense data. A SCSI Response can have sense data (section
+        // 11.7.1).
         self.complete(header, Failure::of(header.byte(3), &[]))
     }
 
@@ -433,8 +434,8 @@ impl Session {
         };
         if !fits {
             let what = format!(
-                "completed a {}-byte request after {} bytes, but reported {missing} missing bytes",
-                task.length, task.moved
+                "transferred {} of {} bytes of a request, but reported {missing} bytes as missing",
+                task.moved, task.length
             );
             return Err(violated(&self.name, &what));
         }
@@ -692,7 +693,7 @@ mod tests {
             pdu(DATA_IN, FINAL | HAS_STATUS | flags, &numbers, &vec![7; bytes])
         };
         completes(&mut reading(), &with_residual(UNDERFLOW, 1024, 3072), 3, 1024);
-        let incomplete = "after 1024 bytes, but reported";
+        let incomplete = "transferred 1024 of 4096 bytes of a request, but reported";
         breaks(&mut reading(), &with_residual(0, 1024, 0), incomplete);
         breaks(&mut reading(), &with_residual(UNDERFLOW, 1024, 3000), incomplete);
         breaks(&mut reading(), &with_residual(UNDERFLOW, 1024, 5000), incomplete);

@@ -94,7 +94,7 @@ impl Caller {
         Caller { credential: credential.0 }
     }
 
-    /// Begins a call. The caller of this function appends the `operations` operations.
+    /// Begins a call. `operations` is the number of operations that the calling code then appends.
     pub(super) fn begin(&self, xid: u32, operations: u32) -> Encoder {
         let mut call = Encoder::with_capacity(512);
         // The first word is the record mark, which `finish` sets.
@@ -262,7 +262,8 @@ mod tests {
         let mut call = Caller::new(b"host1", 1000, 100, &[4]).begin(0x0102_0304, 1);
         TURN.encode(3, &mut call);
         let expected: Vec<u8> = [
-            // The record mark: the last fragment, of 120 bytes here and 8 bytes that follow.
+            // The record mark: this is the last fragment, of 128 bytes. 120 bytes of the fragment
+            // are in this array, and 8 bytes follow.
             &b"\x80\0\0\x80"[..],
             // xid, CALL, RPC 2, program 100003, version 4, procedure 1.
             b"\x01\x02\x03\x04\0\0\0\0\0\0\0\x02\0\x01\x86\xa3\0\0\0\x04\0\0\0\x01",

@@ -44,7 +44,7 @@ const REPLY_BYTES_MAX: usize = 16 << 10;
 /// The maximum size of a file handle (bytes; NFS4_FHSIZE in RFC 8881, section 3.1).
 const HANDLE_BYTES_MAX: u32 = 128;
 /// The maximum lengths of a bit map (words) and of a list of attributes (bytes) that the client
-/// accepts. The attributes that it requests need less.
+/// accepts. The requested attributes have a bit map of 1 word and a list of 32 bytes.
 const MAP_WORDS_MAX: u32 = 8;
 const ATTRIBUTES_BYTES_MAX: u32 = 256;
 /// The first and the longest pause before a call is repeated because the server is busy (ns). Each
@@ -141,7 +141,7 @@ struct Client {
     sequence: u32,
 }
 
-/// The attributes of a file that the client requests.
+/// The attributes that the client requests for a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Attributes {
     kind: u32,
@@ -193,9 +193,10 @@ impl Setup<'_> {
     fn create_session(&mut self, client: Client) -> Result<Session, Error> {
         let mut operation = Encoder::default();
         operation.word(CREATE_SESSION).hyper(client.id).word(client.sequence).word(0);
-        // First the attributes of the channel for calls, then those of the channel for callbacks.
-        // The attributes are: header padding, the maximum sizes of a request, a reply and a cached
-        // reply, the maximum numbers of operations and slots, and the number of RDMA attributes.
+        // The request contains two lists: the attributes of the channel for calls, and those of the
+        // channel for callbacks. Each list contains: header padding, the maximum sizes of a
+        // request, a reply and a cached reply, the maximum numbers of operations and slots, and the
+        // number of RDMA attributes.
         let forward = [0, MESSAGE_BYTES, MESSAGE_BYTES, KEPT_BYTES, OPERATIONS_MAX, SLOTS_MAX, 0];
         let back = [0, 4096, 4096, 0, 2, 1, 0];
         for attribute in forward.into_iter().chain(back) {
@@ -321,8 +322,9 @@ impl Setup<'_> {
         self.call_unless(doing, operations, OK)
     }
 
-    /// Makes a call that must end with the status [`OK`] or `or`. While the server is busy, the
-    /// call is repeated until the timeout in the address has passed.
+    /// Makes a call that must end with the status [`OK`] or with the status in the parameter `or`.
+    /// While the server is busy, the call is repeated until the timeout of the connection has
+    /// passed.
     fn call_unless(
         &mut self,
         doing: &str,
@@ -393,7 +395,8 @@ impl Setup<'_> {
             let mark = Decoder::new(&mark).word().expect("four bytes were received");
             let (length, is_last) = ((mark & !LAST_FRAGMENT) as usize, mark & LAST_FRAGMENT != 0);
             if record.len() + length > REPLY_BYTES_MAX || (length == 0 && !is_last) {
-                return Err(self.wire.violated(&format!("sent a wrong fragment ({length} bytes)")));
+                let what = format!("sent a fragment of an invalid length ({length} bytes)");
+                return Err(self.wire.violated(&what));
             }
             record.extend(self.wire.receive(length)?);
             if is_last {
@@ -412,8 +415,8 @@ impl Setup<'_> {
 }
 
 impl Answer {
-    /// Checks that the first result belongs to the operation `first` and reports success. Then
-    /// calls `read` to decode the rest.
+    /// Checks that the first result belongs to the operation `first`, and that this operation
+    /// succeeded. Then calls `read` to decode the rest.
     fn read<T>(
         &self,
         first: u32,
@@ -425,7 +428,7 @@ impl Answer {
     }
 }
 
-/// Checks that the next result belongs to `operation` and reports success.
+/// Checks that the next result belongs to `operation`, and that this operation succeeded.
 fn succeeded(results: &mut Decoder<'_>, operation: u32) -> Result<(), Flaw> {
     match result(results, operation)? {
         OK => Ok(()),

@@ -78,8 +78,8 @@ fn find(status: u32) -> Option<&'static Known> {
     KNOWN.iter().find(|known| known.status == status)
 }
 
-/// Returns whether the server has discarded the open file or the state of the whole client, so that
-/// no further request on this connection can succeed.
+/// Returns true if the status means that the server has discarded the open file, or that it has
+/// discarded the state of the whole client. No further request on this connection can then succeed.
 pub(super) fn ends_the_connection(status: u32) -> bool {
     // The codes are EXPIRED, STALE_CLIENTID, STALE_STATEID, OLD_STATEID, BAD_STATEID and
     // ADMIN_REVOKED.

@@ -25,7 +25,7 @@ const PEEK_BYTES: usize = 1 << 10;
 /// The remedy if the server accepts only TLS connections.
 pub(super) const TLS_REMEDY: &str =
     "use the plain HTTP port of the server, or a tunnel such as stunnel in front of it";
-/// The maximum amount of memory by which [`Reply::text`] is enlarged for each receive (bytes).
+/// The maximum number of bytes by which [`Reply::text`] grows before each receive call.
 const PIECE_BYTES: usize = 64 << 10;
 /// The maximum number of interim responses to one request.
 const INTERIMS_MAX: usize = 4;
@@ -43,8 +43,8 @@ pub(in crate::network) enum Sink<'a> {
 #[derive(Debug)]
 pub(in crate::network) struct Reply {
     pub head: Head,
-    /// The body, unless it was stored in [`Sink::Memory`]. The body of an error response may be
-    /// incomplete.
+    /// The body. Empty if the body was stored in [`Sink::Memory`]. The body of an error response
+    /// may be incomplete.
     pub text: Vec<u8>,
     /// The size of the body (bytes).
     pub bytes: u64,

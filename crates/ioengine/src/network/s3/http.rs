@@ -13,8 +13,7 @@ pub(super) const LINE_END: &[u8] = b"\r\n";
 /// The maximum size of a header (bytes). S3 servers send less than 1 KiB, plus at most 2 KiB of
 /// user metadata.
 pub(super) const HEAD_BYTES_MAX: usize = 16 << 10;
-/// The maximum length of a line in a chunked body, which contains a chunk size or a trailer field
-/// (bytes).
+/// The maximum length of a line with a chunk size or a trailer field in a chunked body (bytes).
 pub(super) const LINE_BYTES_MAX: usize = 1 << 10;
 /// The maximum number of fields in the trailer of a chunked body.
 pub(super) const TRAILERS_MAX: usize = 32;
@@ -30,8 +29,8 @@ const FIELDS: [&str; 7] = [
     "x-amz-bucket-region",
 ];
 
-/// What is wrong with a response. The text continues "the server", for example with "sent an
-/// incomplete header".
+/// What is wrong with a response. The text completes a sentence that begins with "the server", for
+/// example "sent an incomplete header".
 pub(super) type Flaw = &'static str;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,5 +1,5 @@
-//! An S3 server for tests that runs in this process. It checks the signature of each request, and
-//! sends the answers that the test specifies.
+//! An S3 server in this process, for tests. It checks the signature of each request, and sends the
+//! answers that the test specifies.
 //!
 //! The server computes signatures with code that the client does not share, so it detects errors of
 //! the client. A test compares the server's signatures with the examples of the S3 API Reference.

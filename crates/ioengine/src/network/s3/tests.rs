@@ -19,7 +19,8 @@ use crate::target::Target;
 
 const OBJECT_BYTES: u64 = 1 << 20;
 
-/// Makes the answer to a read from the status, the header fields and the requested bytes.
+/// Builds the server's answer to a read. The arguments are the status, the header fields and the
+/// requested bytes.
 type Wrap = fn(&str, &str, &[u8]) -> Answer;
 
 /// Starts a server with one object in which every sector begins with its position.
@@ -286,7 +287,7 @@ fn no_bytes_of_a_server_make_the_client_panic_or_hang() {
     let opened = |answer: &[u8]| [&of_size(OBJECT_BYTES)[..], answer].concat();
     let recorded = [RECORDED.as_bytes(), &[b'x'; 100]].concat();
     let seeds = [opened(&part), opened(&in_chunks), opened(&error), recorded, refused];
-    // The first byte of the fuzz input selects the protocol.
+    // The first byte of the fuzz input selects the protocol. S3 is the last protocol in `ALL`.
     let scheme = crate::network::Scheme::ALL.len() as u8 - 1;
     for (seed, completions) in seeds.iter().zip([1, 1, 1, 1, 0]) {
         let bytes = [&[scheme], &seed[..]].concat();

@@ -72,7 +72,7 @@ pub(super) enum Arrival {
 #[derive(Debug)]
 pub(super) struct Reply {
     pub header: Header,
-    /// The header as it was received. Its signature covers these bytes.
+    /// The header as it was received. The signature of the message covers these bytes too.
     pub head: [u8; HEADER_BYTES],
     pub body: Vec<u8>,
 }
@@ -114,8 +114,9 @@ impl Session {
         self.credits >= self.largest_charge
     }
 
-    /// Returns `payload_bytes`, or fewer bytes if the credits do not suffice. This happens only if
-    /// the server grants few credits even to an idle connection.
+    /// Returns `payload_bytes`, or fewer bytes if the credits do not suffice. While requests are
+    /// outstanding, a new request waits for credits ([`Session::has_credits`]). Without outstanding
+    /// requests, the server would send no further credits, so the new request must be shortened.
     pub(super) fn affordable(&mut self, payload_bytes: u32) -> u32 {
         self.largest_charge = self.largest_charge.max(self.charge(payload_bytes));
         payload_bytes.min(self.credits.max(1).saturating_mul(CREDIT_BYTES))
@@ -217,7 +218,7 @@ impl Session {
             if header.message_id != sent.message_id {
                 return Err(wire.violated("sent a reply to a request that is not outstanding"));
             }
-            let head = *head.last_chunk().expect("the beginning of a message ends with its header");
+            let head = *head.last_chunk().expect("the first bytes of a message contain its header");
             let accepted = self.accept(&mut sent, &header, &head);
             let Arrival::Final(verifier) = accepted.map_err(|what| wire.violated(&what))? else {
                 continue;
@@ -228,7 +229,7 @@ impl Session {
             }
             return Ok(reply);
         }
-        Err(wire.violated("sent too many messages before the response"))
+        Err(wire.violated("sent too many other messages before the response to a request"))
     }
 }
 

@@ -127,7 +127,7 @@ impl Transfer {
     /// Processes the header of a message.
     fn begin(&mut self, bytes: &[u8]) -> Result<Step, Error> {
         let (header, rest) = self.session.frames.begin(bytes).map_err(|what| self.wrong(what))?;
-        let head = bytes.last_chunk().expect("the beginning of a message ends with its header");
+        let head = bytes.last_chunk().expect("the first bytes of a message contain its header");
         let is_read = header.command == READ && header.status == status::SUCCESS;
         if rest > RESPONSE_BYTES_MAX && !is_read {
             return Err(self.wrong("sent a response that is too long"));
@@ -283,19 +283,19 @@ impl Protocol for Transfer {
         let length = self.session.affordable(length);
         match request.op {
             Op::Read => {
-                // The fields after the file are 0: the minimum number of bytes to read, the
-                // channel, the remaining bytes, the channel information and a buffer of one byte
-                // (section 2.2.19).
+                // The fields after the file identifier are 0: the minimum number of bytes to read,
+                // the channel, the remaining bytes, the channel information and a buffer of one
+                // byte (section 2.2.19).
                 let message = Message::new(READ_REQUEST).u8(DATA_OFFSET).u8(0).u32(length);
                 let message = message.u64(request.offset).bytes(&self.file);
                 let message = message.u32(0).u32(0).u32(0).u16(0).u16(0).u8(0);
                 self.send(READ, message, &[], (request.slot, length), out);
             }
             Op::Write => {
-                // The fields after the file are 0: the channel, the remaining bytes, the channel
-                // information and the flags (section 2.2.21). Write-through was requested when the
-                // file was opened, because the flag of a single write is valid only for unbuffered
-                // files (section 3.3.5.13).
+                // The fields after the file identifier are 0: the channel, the remaining bytes, the
+                // channel information and the flags (section 2.2.21). Write-through was requested
+                // when the file was opened, because the flag of a single write is valid only for
+                // unbuffered files (section 3.3.5.13).
                 let message = Message::new(WRITE_REQUEST).u16(WRITE_OFFSET).u32(length);
                 let message = message.u64(request.offset).bytes(&self.file);
                 let message = message.u32(0).u32(0).u16(0).u16(0).u32(0);

@@ -19,8 +19,8 @@ pub struct CopyOptions {
     pub paths: Vec<PathBuf>,
     /// Directory to copy into; None if the last path is the destination.
     pub target_directory: Option<PathBuf>,
-    /// Whether to copy to the path of the destination even if it is a directory. Otherwise the
-    /// source is copied into an existing directory.
+    /// Whether to copy to the path of the destination even if a directory has this path. If false
+    /// and the destination is a directory, the source is copied into that directory.
     pub no_target_directory: bool,
     /// The file attributes that copies keep, such as owner and times.
     pub keep: Keep,
@@ -42,7 +42,8 @@ pub struct CopyOptions {
     pub force: bool,
     /// Whether to read each copy back from its device and compare its checksum with the source's.
     pub verify: bool,
-    /// Whether to resume an interrupted copy. If this copy is interrupted, it can be resumed too.
+    /// Whether to resume an earlier copy that was interrupted. A copy with this option can itself
+    /// be resumed later.
     pub resume: bool,
     /// Whether a directory tree gets its final name only when it is complete.
     pub all_or_nothing: bool,

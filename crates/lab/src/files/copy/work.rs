@@ -93,7 +93,7 @@ pub fn resolve(options: &CopyOptions, from: &Path, to: &Path, many: bool) -> Out
     let Some(source) = source else {
         if into {
             let to = to.display();
-            let what = format!("{to} is a directory; specify the file to write standard input to");
+            let what = format!("{to} is a directory; specify a file to receive standard input");
             return Err(Failure::usage(what));
         }
         return Ok(Work::Stream { from: from.to_path_buf(), to: destination(to) });
@@ -135,7 +135,8 @@ pub fn resolve(options: &CopyOptions, from: &Path, to: &Path, many: bool) -> Out
 fn check_link(to: &Path) -> Outcome<()> {
     if filecopy::is_foreign_link(to) {
         return Err(Failure::refused(format!(
-            "{} is a symbolic link of another user; specify the directory that it points to",
+            "{} is a symbolic link owned by another user; specify the directory that the link \
+             points to",
             to.display()
         )));
     }
@@ -152,8 +153,8 @@ fn holds_contents(from: &Path) -> bool {
     text == b"." || text.ends_with(b"/.") || text.ends_with(b"/./")
 }
 
-/// Returns true if an earlier copy of the same source created the directory `to`. The repeated copy
-/// then updates `to` and does not create a subdirectory in `to`.
+/// Returns true if an earlier command that copied the same source created the directory `to`. The
+/// new command then updates `to` and does not create a subdirectory in `to`.
 fn was_made_from(from: &Path, to: &Path) -> bool {
     journal::copies_folder().is_some_and(|folder| filecopy::is_copy_of(&folder, from, to))
 }
@@ -192,7 +193,10 @@ fn name_of(path: &Path) -> Outcome<std::ffi::OsString> {
     let own = path.file_name().map(ToOwned::to_owned);
     own.or_else(|| Some(path.canonicalize().ok()?.file_name()?.to_owned())).ok_or_else(|| {
         let path = path.display();
-        Failure::usage(format!("{path} has no file name; specify the path of the copy with -T"))
+        Failure::usage(format!(
+            "{path} does not end with a file name; add -T, and specify the path of the copy as the \
+             destination"
+        ))
     })
 }
 

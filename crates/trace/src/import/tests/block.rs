@@ -65,7 +65,7 @@ fn a_request_of_the_block_layer_is_from_issue_to_completion() {
             ("requests unfinished at the end of the trace", 1),
         ]
     );
-    assert!(header.notes[0].contains("4 requests waited 2.2 us in the queue"), "{header:?}");
+    assert!(header.notes[0].contains("waited in the queue before issue, 2.2 us"), "{header:?}");
     assert!(header.notes[1].starts_with("1 requests have no issue event"), "{header:?}");
 }
 

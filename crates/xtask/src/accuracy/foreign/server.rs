@@ -2,7 +2,7 @@
 //!
 //! nbdkit serves memory through filters, for example with a delay, and nbdfuse exports this memory
 //! as a file. QEMU's storage daemon exports its file itself. Server processes end on drop. If a
-//! program is not installed, the error `Missing` skips the case.
+//! program is not installed, the error is `Missing`, and the case is skipped.
 
 use crate::bench::host;
 use crate::faults::device::{LoopDevice, soon, unmount};
@@ -62,7 +62,8 @@ impl Process {
     }
 
     fn signal(&mut self, signal: Signal) -> Result<()> {
-        // After a child has ended and this process has waited for it, its PID may be reused.
+        // No signal is sent to a child that has ended and been waited for, because the PID may then
+        // belong to another process.
         ensure!(self.is_running(), "the server has ended");
         kill(Pid::from_raw(self.0.id() as i32), signal).context("cannot send a signal to a server")
     }

@@ -32,8 +32,9 @@ pub struct Situation {
     pub run: fn(&Context, &[&str]) -> Result<Check>,
 }
 
-/// All situations: first one for each check in docs/methodology.md, then those that an earlier
-/// version of halfpower did not report.
+/// All situations. The first four lists have a situation for each check in docs/methodology.md,
+/// `earlier` has situations that an earlier version of halfpower did not report, and `sweeps` has
+/// situations of commands that measure many points.
 pub const ALL: [&[Situation]; 6] = [
     requests::SITUATIONS,
     device::SITUATIONS,
@@ -43,7 +44,7 @@ pub const ALL: [&[Situation]; 6] = [
     sweeps::SITUATIONS,
 ];
 
-/// Checks in docs/methodology.md that the campaign does not test, each with the reason.
+/// The checks of docs/methodology.md that the campaign does not test, each with the reason.
 pub const NOT_MADE: &[(&str, &str)] = &[
     (
         "too few requests in flight on average",
@@ -64,6 +65,7 @@ pub const NOT_MADE: &[(&str, &str)] = &[
         "the test would change the clock of the machine; see `cargo xtask faults`",
     ),
     ("the machine was suspended", "this machine cannot suspend itself and wake up again"),
+    ("an NVMe drive reports a problem", "this machine has no drive with a health log"),
 ];
 
 #[cfg(test)]

@@ -73,8 +73,8 @@ const fn limit(word: &'static str, what: &'static str, load: (u64, f64), make: M
     Device { word, what, rw, request_bytes: load.0, depth: 1, ramp_ms: BURST_MS, truth, make }
 }
 
-/// Converts a throughput limit to a load: the request size 64 KiB (bytes), and the limit in
-/// requests of this size per second.
+/// Converts a throughput limit (bytes/s) to a load of 64 KiB requests. Returns the request size
+/// (bytes) and the limit as a request rate (requests/s).
 const fn of_64k(bytes_per_s: f64) -> (u64, f64) {
     (K64, bytes_per_s / K64 as f64)
 }

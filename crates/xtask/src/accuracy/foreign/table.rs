@@ -31,7 +31,7 @@ pub enum Outcome<T> {
 pub struct Tried {
     /// Number of repetitions.
     pub tries: u32,
-    /// What halfpower reported in each repetition without the expected alarm.
+    /// What halfpower reported in each repetition in which the expected alarm was missing.
     pub missed: Vec<String>,
 }
 
@@ -41,8 +41,8 @@ pub type Measured = (&'static Device, Outcome<Found>);
 /// Totals of the table of stable devices.
 #[derive(Debug, Default, PartialEq)]
 struct Totals {
-    /// Number of runs on devices with a rate limit, and number of these runs whose interval
-    /// contains the true rate.
+    /// Number of runs on devices whose true rate is known in closed form (the rate limit), and
+    /// number of these runs whose interval contains the true rate.
     closed: (usize, usize),
     /// Number of runs on all devices, and number of these runs whose interval contains the true
     /// rate.
@@ -80,9 +80,9 @@ fn percent(part: usize, of: usize) -> String {
 /// met.
 pub fn devices(measured: &[Measured]) -> (String, bool) {
     let mut text =
-        "| device and load | truth, requests/s | source of truth | fio, median | fio, spread | \
-         halfpower, median | error | intervals that contain the truth | false alarms | failed runs \
-         |\n|---|---:|---|---:|---:|---:|---:|---:|---:|---:|\n"
+        "| device and load | true rate, requests/s | source of the true rate | fio, median | \
+         fio, spread | halfpower, median | error | intervals that contain the truth | false alarms \
+         | failed runs |\n|---|---:|---|---:|---:|---:|---:|---:|---:|---:|\n"
             .to_string();
     let (mut totals, mut reasons) = (Totals::default(), BTreeMap::new());
     for (device, outcome) in measured {
@@ -105,9 +105,9 @@ pub fn devices(measured: &[Measured]) -> (String, bool) {
     let (closed, all) = (totals.closed, totals.all);
     let _ = writeln!(
         text,
-        "\nIntervals that contain the truth: {} of {} ({}) for devices whose truth has a closed \
-         form (limit: at least {:.0}%), {} of {} ({}) for all devices.\nFalse alarms: {} of {} \
-         runs ({}; limit: at most {:.0}%). Failed runs and set-ups: {}.",
+        "\nIntervals that contain the truth: {} of {} ({}) on devices whose true rate is known in \
+         closed form (limit: at least {:.0}%), and {} of {} ({}) on all devices.\nFalse alarms: {} \
+         of {} runs ({}; limit: at most {:.0}%). Failed runs and set-ups: {}.",
         closed.1,
         closed.0,
         percent(closed.1, closed.0),

@@ -1,9 +1,9 @@
 //! Tests the throughput: sequential reads over a link with a known rate.
 //!
 //! The server and the program run in network namespaces joined by a rate-limited link. Reads of
-//! 1 MiB are measured at several queue depths. At the fastest depth, the throughput must reach the
-//! payload rate of the link, which is the link rate without the frame headers. A plain TCP transfer
-//! over the same link confirms this rate.
+//! 1 MiB are measured at several queue depths. At the depth with the highest throughput, the
+//! throughput must reach the payload rate of the link, which is the link rate without the frame
+//! headers. A plain TCP transfer over the same link confirms this rate.
 
 use super::link::{Link, goodput};
 use super::{Campaign, Found, Row, number};
@@ -19,7 +19,8 @@ const BAR: f64 = 0.05;
 const PLAIN_BAR: f64 = 0.02;
 /// Maximum number of rounds. Few rounds are enough, because the link's rate does not vary.
 const ROUNDS: u32 = 5;
-/// Queue depths to measure. The result of a case is the throughput at the fastest depth.
+/// Queue depths to measure. The result of a case is the throughput at the depth with the highest
+/// median throughput.
 const DEPTHS: [&str; 3] = ["--iodepth=1", "--iodepth=4", "--iodepth=16"];
 
 /// Measures all selected cases. The values are in MB/s.

@@ -45,8 +45,8 @@ pub fn table(campaign: &Campaign<'_>) -> Result<String> {
         .as_array()
         .context("the JSON of `study network` has no `readings`")?;
     let mut text =
-        "| path | operation | fixed CPU time per request | CPU time per KiB | CPU time with \
-         interrupts and the server |\n|---|---|---|---|---|\n"
+        "| path | operation | fixed CPU time per request | CPU time per KiB | fixed CPU time and \
+         CPU time per KiB, including interrupts and the server |\n|---|---|---|---|---|\n"
             .to_owned();
     let mut fitted = 0;
     for (target, name) in &paths {
@@ -103,9 +103,9 @@ struct Cost {
     marginal: String,
 }
 
-/// Finds the cost of an operation on a path in the readings of the study. The bound "lower" is the
-/// CPU time charged to the process. The bound "upper" also includes interrupts and the server on
-/// this machine. None if the study did not report this cost.
+/// Searches the readings of the study for the cost of an operation on a path. The bound "lower" is
+/// the CPU time charged to the process. The bound "upper" also includes interrupts and the server
+/// on this machine. None if the study did not report this cost.
 fn cost(readings: &[Value], target: &str, operation: &str, bound: &str) -> Option<Cost> {
     let reading = |quantity: &str, interval: &str| {
         let is_it = |reading: &&Value| {

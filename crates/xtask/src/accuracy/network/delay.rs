@@ -4,9 +4,9 @@
 //! For NBD, nbdkit's delay filter delays each request. For NFS, SMB and iSCSI, a proxy in front of
 //! the server delays all bytes in both directions. Runs with and without the delay alternate.
 //!
-//! A waiting thread wakes up slightly late, so every client measures a little more than the delay.
-//! For NBD, fio measures the same delay for comparison. If fio measures the same excess, the server
-//! causes the excess.
+//! A thread of the server or of the proxy waits for the delay and wakes up slightly late, so every
+//! client measures a little more than the delay. For NBD, fio measures the same delay for
+//! comparison. If fio measures the same excess, the server and not halfpower causes the excess.
 
 use super::proxy::Proxy;
 use super::{Campaign, Found, Row, number};

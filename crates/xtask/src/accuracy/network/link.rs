@@ -22,8 +22,8 @@ use std::time::Duration;
 /// Rate limit from the server to the client (bits/s), including Ethernet headers.
 const RATE_BITS: u64 = 200_000_000;
 /// Size of the token bucket (bytes). The bucket holds the tokens of 5 ms, so that no tokens are
-/// lost if a timer fires late. If the bucket is full at the start, a transfer of 2 s is at most
-/// 0.3% faster.
+/// lost if a timer fires late. If the bucket is full at the start, the rate of a transfer of 2 s
+/// exceeds the rate limit by at most 0.3%.
 const BURST_BYTES: u64 = 128 << 10;
 /// Maximum size of the filter's queue (bytes). TCP never queues this much, so no frame is dropped.
 const QUEUE_BYTES: u64 = 8 << 20;

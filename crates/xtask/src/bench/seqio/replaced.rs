@@ -58,7 +58,9 @@ impl Lab {
         let mut rivals = vec![into_pipe("cat | cat", "cat")];
         match host::on_path("pv") {
             Some(_) => rivals.push(into_pipe("pv -q | cat", "pv -q")),
-            None => self.skipped.push("pipe with pv: install the package `pv`".to_string()),
+            None => {
+                self.skipped.push("pipe, pv: pv is missing: install the package `pv`".to_string());
+            }
         }
         for rival in rivals {
             let tools = [rival, ours.clone()];

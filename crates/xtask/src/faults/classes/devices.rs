@@ -27,14 +27,14 @@ pub const CLASSES: &[Class] = &[
     },
     Class {
         word: "detached",
-        fault: "a device detached during the run",
+        fault: "a device that is detached during the run",
         made: "`losetup -d`; the kernel detaches the device when the run closes it",
         must: "the run completes normally",
         run: detached,
     },
     Class {
         word: "unmounted",
-        fault: "a file system unmounted during the run",
+        fault: "a file system that is unmounted during the run",
         made: "`umount -l`; the file system is mounted again later",
         must: "the run completes; `clean` later removes the test file that the run could \
                not remove",

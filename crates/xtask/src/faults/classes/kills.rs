@@ -138,7 +138,7 @@ fn start_and_wait(place: &Place<'_>, line: &str) -> Result<Running> {
     let mut running = place.start(&format!("{line} --quiet"))?;
     let files = || fs::read_dir(place.work()).map_or(0, Iterator::count);
     if !running.until(|_| files() > 1)? {
-        bail!("`{line}` ended, or created no file, before it could be killed");
+        bail!("`{line}` was not killed: the program ended or timed out before it created a file");
     }
     Ok(running)
 }

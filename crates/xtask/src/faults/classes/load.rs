@@ -24,7 +24,7 @@ pub const CLASSES: &[Class] = &[
         word: "requests",
         fault: "a billion requests",
         made: "a run with `--ioengine null`",
-        must: "the run completes; its peak memory is at most 1 MiB larger than with ten million \
+        must: "the run completes; its peak memory is at most 1 MiB higher than with ten million \
                requests",
         run: requests,
     },

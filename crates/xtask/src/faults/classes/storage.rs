@@ -33,8 +33,8 @@ pub const CLASSES: &[Class] = &[
     },
     Class {
         word: "db-none",
-        fault: "an invalid database: random bytes, truncated, from another program, or a newer \
-                version",
+        fault: "an invalid database: random bytes, a truncated database, or a database of another \
+                program or of a newer version",
         made: "`--db` with a file that is not a database, or with a database truncated to n bytes",
         must: "exit 1; the message states the remedy; the file is not changed",
         run: no_database,
@@ -122,7 +122,7 @@ fn database_fills_up(context: &Context) -> Result<Tally> {
             again.map_err(|error| error.to_string())?.ends_with(0)?;
             let before: u64 = place.runs(&db)?.iter().map(|run| run.trials).sum();
             ensure(before > seen, || {
-                format!("the database had {seen} trials, and {before} after one more run")
+                format!("the database had {seen} trials; after one more run, it has only {before}")
             })
         };
         tally.kept(&line, kept());

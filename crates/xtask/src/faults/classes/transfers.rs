@@ -68,7 +68,7 @@ fn is_complete(document: &Value, short: u64) -> Check {
     let trial = &document["trials"][0];
     let counts = ["bytes", "requests", "short_transfers"].map(|field| trial[field].as_u64());
     ensure(counts == [Some(MIB), Some(16), Some(short)], || {
-        format!("bytes, requests and short transfers are {counts:?}, not 1 MiB, 16 and {short}")
+        format!("expected 1 MiB, 16 requests and {short} short transfers, but got {counts:?}")
     })
 }
 

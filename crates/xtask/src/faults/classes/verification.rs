@@ -47,7 +47,7 @@ pub const CLASSES: &[Class] = &[
         fault: "a write to the wrong offset",
         made: "`--inject write-misdirect:SIZE@n` in the run or in a FUSE server, \
                `--rw write --verify`",
-        must: "exit 4; the message states one of the two offsets",
+        must: "exit 4; the message states the intended offset",
         run: |context| falsified(context, "misdirect:128k", |number| number << 16),
     },
     Class {
@@ -67,14 +67,14 @@ pub const CLASSES: &[Class] = &[
     },
     Class {
         word: "damaged",
-        fault: "a file damaged between `--rw write --verify` and `--rw read --verify`",
+        fault: "a file that is damaged between `--rw write --verify` and `--rw read --verify`",
         made: "a bit flipped, a block zeroed, two blocks swapped",
         must: "exit 4; the message states the block's offset",
         run: damaged_between_runs,
     },
     Class {
         word: "damaged-meanwhile",
-        fault: "a block damaged after its write and before its verification in the same run",
+        fault: "a block that is damaged between its write and its verification in the same run",
         made: "a bit flipped during a slow `--rw write --verify`",
         must: "exit 4; the message states the block's offset; the run is stored as failed and \
                invalid",
@@ -106,7 +106,8 @@ fn flipped_reads(context: &Context) -> Result<Tally> {
 }
 
 /// Injects a fault into the nth write, either in the run itself or in a FUSE server. Checks that
-/// the verification reports the damaged block. `offset` calculates the offset of this block from n.
+/// the verification reports the damaged block. `offset` takes n and returns the offset of this
+/// block.
 fn falsified(context: &Context, fault: &str, offset: fn(u64) -> u64) -> Result<Tally> {
     let mut tally = Tally::default();
     for engine in context.some(&ENGINES) {

@@ -1,6 +1,6 @@
 //! Finds discouraged code patterns, for example untyped JSON, and tuples and booleans where a named
-//! type is clearer. Each public function searches one file for a pattern and returns its lines,
-//! without those in tests.
+//! type is clearer. Each public function searches one file for a pattern and returns the line
+//! numbers of the matches outside tests.
 
 use super::super::paths::paths;
 use super::super::source::{Source, Token};

@@ -53,7 +53,7 @@ pub fn count(sources: &[Source]) -> (BTreeMap<&str, Lines>, Vec<Row>) {
         Row::count("  including unit tests", all.unit_tests, Goal::None),
         Row::count("lines of tests, benches and examples", all.tests, Goal::None),
         Row::count(
-            format!("crates above {LARGEST_SHARE_PERCENT}% of the source lines"),
+            format!("crates with more than {LARGEST_SHARE_PERCENT}% of the source lines"),
             large.len(),
             Goal::Exactly(0),
         )
@@ -160,7 +160,7 @@ mod tests {
             parse("crates/halfpower/src/lib.rs", &lines(69)),
         ];
         let (crates, rows) = count(&sources);
-        let row = rows.iter().find(|row| row.name().starts_with("crates above")).unwrap();
+        let row = rows.iter().find(|row| row.name().starts_with("crates with more than")).unwrap();
         assert_eq!((row.value(), row.is_met()), ("2", Some(false)));
         let marks: Vec<bool> = table(&crates).lines().map(|line| line.ends_with("15%")).collect();
         assert_eq!(marks, [false, true, true, false]);

@@ -14,7 +14,7 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// The situations of this module, one for each check of halfpower.
+/// The situations of this module. Each situation triggers a different check of halfpower.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "trials-differ",

@@ -19,7 +19,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-wrap",
         wrong: "random buffered reads hit the page cache, on a device without I/O counters",
-        made: "random buffered reads of an 8 MiB file of nbdfuse, depth 8",
+        made: "random buffered reads of an 8 MiB file served by nbdfuse, depth 8",
         must: "invalid: repeated reads come from the page cache",
         says: &["repeated reads come from the page cache"],
         run: wrap,
@@ -27,7 +27,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-loop",
         wrong: "a loop device without direct I/O",
-        made: "a loop device on a file of the disk, direct random reads",
+        made: "direct random reads of a loop device whose image file is on the disk",
         must: "suspect: the image is in the page cache",
         says: &["is in the page cache"],
         run: loop_on_disk,
@@ -59,7 +59,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "again-hog",
         wrong: "a busy loop on the same CPU",
-        made: "the program shares its only CPU with a busy loop; reads from nbdkit, depth 8",
+        made: "random reads from nbdkit, depth 8; a busy loop also uses the program's only CPU",
         must: "suspect: the threads waited for a CPU",
         says: &["waited for a CPU"],
         run: |context, says| {
@@ -79,8 +79,8 @@ pub const SITUATIONS: &[Situation] = &[
         word: "again-left",
         wrong: "`soak` runs a command that leaves a process running",
         made: "`sh` starts a busy loop of 3 s in the background and exits",
-        must: "the PID of the process is reported, or the upper bound on CPU time includes the \
-               process",
+        must: "the PID of the remaining process is reported, or its CPU time is included in the \
+               upper bound of the CPU time",
         says: &["the command left a process running, ", " processes running, "],
         run: left_behind,
     },
@@ -127,7 +127,8 @@ fn one_request(context: &Context, says: &[&str]) -> Result<Check> {
 const LEAVES: &str = "timeout 3 sh -c 'while :; do :; done' &\n";
 /// Duration of the busy loop in `LEAVES` (ms).
 const LOOP_MS: u64 = 3000;
-/// A reported upper bound of CPU time that is at least this value includes the busy loop (ns).
+/// If the reported upper bound of the CPU time is at least this value (ns), the bound includes the
+/// busy loop.
 const LOOP_NS: f64 = 2.4e9;
 
 fn left_behind(context: &Context, says: &[&str]) -> Result<Check> {

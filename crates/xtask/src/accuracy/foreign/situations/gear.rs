@@ -120,8 +120,8 @@ impl Group {
             (PathBuf::from(GROUPS), new_setting)
         };
         if root == Path::new(GROUPS) {
-            // An error can be ignored: if the controller is not enabled, the write of its setting
-            // below fails.
+            // An error can be ignored here: if the controller is not enabled, writing the setting
+            // below fails, and that error is reported.
             let _ = fs::write(root.join("cgroup.subtree_control"), format!("+{new}"));
         }
         let group = Group(root.join(name));

@@ -12,7 +12,7 @@ use crate::faults::tally::Check;
 use anyhow::Result;
 use nix::sys::signal::Signal;
 
-/// The situations of this module, one for each check of halfpower.
+/// The situations of this module. Each situation triggers a different check of halfpower.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "io-max",
@@ -49,7 +49,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "waited",
         wrong: "the threads wait for a CPU",
-        made: "the program shares its only CPU with a busy loop; reads of a zram device",
+        made: "random reads of a zram device; a busy loop also uses the program's only CPU",
         must: "suspect: the threads waited for a CPU",
         says: &["waited for a CPU"],
         run: |context, says| waited(context, says, &Zram::new(64 << 20)?.path(), 1),

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// The situations of this module, one for each check of halfpower.
+/// The situations of this module. Each situation triggers a different check of halfpower.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "tmpfs",
@@ -26,7 +26,8 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "loop-fuse",
         wrong: "direct requests are served from memory",
-        made: "a loop device without direct I/O on a file of nbdfuse that was read once before",
+        made: "a loop device without direct I/O that was already read once; nbdfuse serves its \
+               image file",
         must: "suspect: the image is in the page cache, or is read through the page cache",
         says: &["is in the page cache", "its image through the page cache"],
         run: loop_on_fuse,
@@ -34,7 +35,7 @@ pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "wrap",
         wrong: "a region is read repeatedly with buffered I/O, on a device without I/O counters",
-        made: "sequential buffered reads of a 16 MiB file of nbdfuse",
+        made: "sequential buffered reads of a 16 MiB file served by nbdfuse",
         must: "invalid: repeated reads come from the page cache",
         says: &["repeated reads come from the page cache"],
         run: wrap,

@@ -11,13 +11,13 @@ use anyhow::Result;
 use std::fs::{self, File};
 use std::process::Command;
 
-/// The situations of this module, one for each check of halfpower.
+/// The situations of this module. Each situation triggers a different check of halfpower.
 pub const SITUATIONS: &[Situation] = &[
     Situation {
         word: "errors",
         wrong: "requests fail",
         made: "nbdkit's error filter fails 5% of the reads",
-        must: "invalid: requests failed; or the run ends with an I/O error",
+        must: "verdict invalid (requests failed), or the run ends with an I/O error",
         says: &["requests failed", "input/output error"],
         run: errors,
     },

@@ -16,8 +16,8 @@ pub const SITUATIONS: &[Situation] = &[
         word: "again-survey",
         wrong: "a survey of a device with a cache that holds the region",
         made: "a device of 512 MiB with 50 MB/s and a delay of 1 ms, behind nbdkit's cache filter",
-        must: "the best read rate is at most 75 MB/s, or the survey is not valid: a cache holds \
-               the region",
+        must: "the best read rate is at most 75 MB/s, or the verdict is suspect or invalid \
+               because a cache of the device holds the region",
         says: &["a cache of the device holds"],
         run: survey,
     },
@@ -39,16 +39,16 @@ pub const SITUATIONS: &[Situation] = &[
     },
     Situation {
         word: "again-whatif-d",
-        wrong: "`whatif` predicts a depth that the sweep did not cover",
-        made: "the calibration covers depths 1 to 4; `whatif` predicts depth 64",
+        wrong: "`whatif` predicts the rate at a depth that the sweep did not cover",
+        made: "the calibration covers depths 1 to 4; `whatif` predicts the rate at depth 64",
         must: "outside the calibrated range",
         says: &["outside the calibrated range"],
         run: |context, says| whatif(context, says, "--iodepth-to 64"),
     },
     Situation {
         word: "again-whatif-s",
-        wrong: "`whatif` predicts a request size that the sweep did not cover",
-        made: "the calibration covers 4 KiB and 16 KiB; `whatif` predicts 1 MiB",
+        wrong: "`whatif` predicts the rate at a request size that the sweep did not cover",
+        made: "the calibration covers 4 KiB and 16 KiB; `whatif` predicts the rate at 1 MiB",
         must: "outside the calibrated range",
         says: &["outside the calibrated range"],
         run: |context, says| whatif(context, says, "--bs-to 1m"),
