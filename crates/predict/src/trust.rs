@@ -123,9 +123,11 @@ pub fn trust(
     let mut outside = outside;
     if near.is_empty() && outside.is_empty() {
         let (size, factor) = (units::size(size), NEAR_FACTOR);
+        let hosts =
+            if hosts > 1 { format!(" and number of hosts ({hosts})") } else { String::new() };
         outside.push(format!(
             "no measured point has about the same request size ({size}) and number of outstanding \
-             requests ({outstanding}), each within a factor of {factor}"
+             requests ({outstanding}){hosts}, each within a factor of {factor}"
         ));
     }
     let basis = if !outside.is_empty() {

@@ -199,11 +199,11 @@ fn half_power(insight: &Insight<'_>, operation: Op) -> Option<Finding> {
             "at depth 1, the fit T = f + s S (time T, request size S) gives a half-power size of \
              {size}"
         );
-        let agrees = curve.measured.is_some_and(|measured| {
-            let ratio = measured as f64 / fitted.max(1.0);
-            (1.0 / MAX_SIZE_RATIO..=MAX_SIZE_RATIO).contains(&ratio)
-        });
-        Some(if agrees {
+        let Some(measured) = curve.measured else {
+            return Some(format!("{text}, but the measured rates show no half-power size"));
+        };
+        let ratio = measured as f64 / fitted.max(1.0);
+        Some(if (1.0 / MAX_SIZE_RATIO..=MAX_SIZE_RATIO).contains(&ratio) {
             text
         } else {
             format!(

@@ -118,6 +118,12 @@ fn check_room<T: Target>(workload: &Workload, target: &T) -> Result<(), Error> {
     }
     let end = region_offset.saturating_add(region_bytes);
     if end > size && !workload.may_extend {
+        // The region may be larger than the trace needs.
+        if replay.is_none() || region_offset.saturating_add(span_bytes) <= size {
+            let what = format!("{name} has {size} bytes, but the region ends at {end}");
+            let remedy = "use a smaller `region_bytes` or `region_offset`, or a larger target";
+            return Err(Error::usage(what, remedy));
+        }
         let what = format!("{name} has {size} bytes, but the trace needs {end}");
         let remedy = "replay only some files with `files`, wrap around at the end of the target \
                       with `folded`, or use a larger target";
@@ -140,13 +146,13 @@ fn resolve_replay<T: Target>(workload: &Workload, target: &T) -> Result<Plan, Er
         return Err(Error::usage(what, "drop the warm-up"));
     }
     let granule = u64::from(target.alignment().offset_bytes.max(1));
-    let unaligned = [u64::from(workload.request_bytes), workload.region_offset]
+    let request_bytes = u64::from(workload.request_bytes);
+    let unaligned = [("request_bytes", request_bytes), ("region_offset", workload.region_offset)]
         .into_iter()
-        .find(|bytes| !bytes.is_multiple_of(granule));
-    if let Some(bytes) = unaligned {
+        .find(|(_, bytes)| !bytes.is_multiple_of(granule));
+    if let Some((name, bytes)) = unaligned {
         let what = format!(
-            "`request_bytes` or `region_offset`, {bytes}, is not a multiple of {granule}, which {} \
-             requires",
+            "`{name}` {bytes} is not a multiple of {granule}, which {} requires",
             target.name()
         );
         return Err(Error::usage(what, format!("use a multiple of {granule}")));
@@ -262,7 +268,10 @@ fn check_distribution(workload: &Workload) -> Result<(), Error> {
         Distribution::Zoned(zones) => {
             let sum = |of: fn(&Zone) -> u8| zones.iter().map(|z| u32::from(of(z))).sum();
             let sums: [u32; 2] = [sum(|zone| zone.access_percent), sum(|zone| zone.region_percent)];
-            if sums != [100, 100] || zones.len() > SHARES_MAX {
+            if zones.len() > SHARES_MAX {
+                return refuse(&format!("has more than {SHARES_MAX} zones"), "combine zones");
+            }
+            if sums != [100, 100] {
                 let remedy = "make the access shares add up to 100 and the region shares add up \
                               to 100, as in zoned:60/10:30/20:10/70";
                 return refuse(
@@ -354,12 +363,15 @@ fn check_zones(
     let open = zones_of_thread * u64::from(threads);
     let most = region_bytes / u64::from(threads) / zone_bytes * u64::from(threads);
     let most = open_max.map_or(most, |open_max| most.min(open_max.into()));
-    if open > most || zones_of_thread > most / u64::from(threads) {
+    if open > most {
         let what = format!(
             "with this `depth` and `threads`, {open} zones are written at once, but {name} allows \
              {most} in the region"
         );
-        return refuse(what, "use a lower `depth` or a larger `region_bytes`".to_owned());
+        let fewer = if appends { "fewer `threads`" } else { "a lower `depth` or fewer `threads`" };
+        let is_device_limit = open_max.is_some_and(|open_max| u64::from(open_max) == most);
+        let larger = if is_device_limit { "" } else { ", or a larger `region_bytes`" };
+        return refuse(what, format!("use {fewer}{larger}"));
     }
     if threads > 1 && workload.placement != Placement::Own {
         let what = "`placement`: threads that share a zone would write to this zone out of order";
@@ -590,7 +602,7 @@ mod tests {
         says("only in order", &|load| load.read_percent = 50);
         says("use 8388608 plus a multiple of 4194304", &|load| load.region_offset = 4096);
         says("is 3145728 bytes, which is not a multiple", &|load| load.request_bytes = 5 << 20);
-        says("use a lower `depth`", &|load| load.depth = 3);
+        says("use a lower `depth` or fewer `threads`", &|load| load.depth = 3);
         says("`placement` own", &|load| load.placement = Placement::Shared);
         says("`verify`", &|load| load.content = Content::Verified);
         let append = |load: &mut Workload| load.options.zone_append = true;
@@ -599,6 +611,10 @@ mod tests {
             load.depth = 64;
         };
         assert_eq!(check(&deep, true), Ok(()), "one zone for each thread");
+        says("use fewer `threads`", &|load| {
+            append(load);
+            load.threads = 5;
+        });
         says("drop `zone_append`", &|load| {
             append(load);
             one_pass(load);

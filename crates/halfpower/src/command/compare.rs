@@ -183,7 +183,7 @@ fn measured(args: &CompareArgs, interrupt: &Interrupt) -> Outcome<Option<Vec<Com
         return Err(Failure::interrupted());
     }
     let rounds = units::counted(u64::from(found.rounds), "round");
-    let (until, budget) = (100.0 * args.until, units::time(args.budget as f64));
+    let (until, budget) = (units::count(100.0 * args.until), units::time(args.budget as f64));
     lab.console.say(match (found.is_narrow, lab.interrupt.is_set()) {
         (true, _) => format!("{rounds}: the ratio of the rates is known to within {until}%"),
         (false, true) => format!("interrupted after {rounds}"),

@@ -109,6 +109,8 @@ fn a_trace_that_does_not_fit_is_refused_with_the_remedy() {
     // Some requests are beyond the given size. They must not be moved silently to smaller offsets.
     let short = place.cannot("replay t.csv . --no-store --size 1m --direct=0").with_code(2);
     short.says("the trace needs", "--fold, or use a larger --size");
+    let long = place.cannot("replay t.csv small --no-store --fold --size 1m").with_code(2);
+    long.says("the region ends at 1048576", "use a smaller --size");
     place
         .cannot("whatif nvme-gen4 --trace h.csv --set disks=2")
         .with_code(2)

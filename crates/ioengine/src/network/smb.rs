@@ -91,7 +91,7 @@ impl Identity {
 /// Authenticates with the server, and opens the file.
 pub(super) fn open(mut wire: Wire, access: &Access) -> Result<Opened, Error> {
     let (share, path) = access.address.first_and_rest();
-    if share.is_empty() || path.is_empty() {
+    if share.is_empty() || path.trim_start_matches('/').is_empty() {
         let what = "the address must contain a share and a file";
         return Err(wire.refused(what, "use smb://[USER@]HOST[:PORT]/SHARE/PATH/FILE"));
     }

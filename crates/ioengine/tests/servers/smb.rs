@@ -198,6 +198,7 @@ fn what_is_wrong_is_named() {
     named(server.access("nothing/file"), "there is no share 'nothing'");
     named(server.access("IPC$/file"), "the share 'IPC$' is not a file share");
     named(server.access("data"), "the address must contain a share and a file");
+    named(server.access("data//"), "the address must contain a share and a file");
     named(server.access("nobody/written"), "denies this user access to the share 'nobody'");
     let wrong = server.access_as("root", "another", "data/written");
     named(wrong, "refused the user 'root' or the password; check the user, and");

@@ -213,6 +213,10 @@ fn ceiling(found: &mut Conclusion, evidence: &Evidence, path: &NetworkPath<'_>) 
                 units::size(bytes)
             )
         }
+        None if path.points.iter().any(|point| point.rate() > pap / 2.0) => format!(
+            "at depth 1, the rate passes half of {whole} at one size, but not at the next larger \
+             size"
+        ),
         None => format!("at depth 1, the rate never passes half of {whole}"),
     };
     found.find(

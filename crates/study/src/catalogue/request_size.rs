@@ -63,6 +63,10 @@ fn half_power(found: &mut Conclusion, curve: &[&MeasuredPoint], rw: &str, pap: f
                 "{rw}s at depth 1 pass half of {peak} at {} (measured) and {fitted}",
                 units::size(bytes)
             ),
+            None if best > pap / 2.0 => format!(
+                "{rw}s at depth 1 pass half of {peak} at one size, but not at the next larger \
+                 size, so the half-power size is unknown; more trials may show it"
+            ),
             None => format!(
                 "{rw}s at depth 1 reach at most {:.0}% of {peak}, so they never pass half of the \
                  PAP; {rw}s at a larger depth may pass half of the PAP (halfpower study depth)",
@@ -285,6 +289,16 @@ mod tests {
         assert!(text.contains("at 64 KiB (measured)"), "{text}");
         assert!(text.contains("PAP of 9") && text.contains("the measured plateau"), "{text}");
         assert_eq!(found.advice[0].id, "larger-requests");
+    }
+
+    #[test]
+    fn a_curve_that_falls_below_half_again_has_an_unknown_half_power_size() {
+        let rates = [("4k", 600_000_000), ("64k", 400_000_000)];
+        let points = rates.map(|(bs, rate)| cell(rate, &[("rw", "read"), ("bs", bs)]));
+        let mut evidence = evidence(points.to_vec());
+        evidence.pap_bytes_per_s = Some(1e9);
+        let text = text(&analyse(&evidence), "half-power-size");
+        assert!(text.contains("at one size, but not at the next larger size"), "{text}");
     }
 
     #[test]
