@@ -698,11 +698,11 @@ mod tests {
         breaks(&mut reading(), &with_residual(UNDERFLOW, 1024, 3000), incomplete);
         breaks(&mut reading(), &with_residual(UNDERFLOW, 1024, 5000), incomplete);
         breaks(&mut reading(), &with_residual(OVERFLOW, 4096, 1), "more data");
-        breaks(&mut reading(), &response(0, 0, 0, &[]), "after 0 bytes");
+        breaks(&mut reading(), &response(0, 0, 0, &[]), "transferred 0 of 4096 bytes");
         let (mut session, _) = writing(LIMITS, 4096);
         completes(&mut session, &response(UNDERFLOW, 0, 512, &[]), 3, 3584);
         let (mut session, _) = writing(LIMITS, 16 * KIB);
-        breaks(&mut session, &response(0, 0, 0, &[]), "after 8192 bytes");
+        breaks(&mut session, &response(0, 0, 0, &[]), "transferred 8192 of 16384 bytes");
     }
 
     #[test]
