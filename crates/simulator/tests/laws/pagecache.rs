@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use ioengine::{Caching, Hint};
-use simulator::Description;
+use ioengine::{Caching, Hint, Op};
 use simulator::system::System;
+use simulator::{Description, Driver};
 use workload::replay::{
     Pace, ReplayDescription, ReplayOperation, ReplayRequest, ReplayRequests, ReplaySource,
 };
@@ -270,6 +270,33 @@ fn a_write_that_grows_the_file_completes_after_the_commit_of_the_size() {
             ran.sample.operations[1].latency.min().expect("the run has requests") as f64;
         assert!(fastest_ns > 0.999 * (one_ns + commit_ns), "depth {depth}: {fastest_ns}");
     }
+}
+
+#[test]
+fn a_write_whose_data_follow_the_log_of_its_commit_is_flushed_after_the_commit() {
+    // The first write starts the commit. The second write goes to the other disk. Its data take
+    // 2.6 ms and are written after the log, which is written at 2.1 ms.
+    let system = linux(&[
+        ("allocation", "extend"),
+        ("write_cache", "on"),
+        ("disks", "2"),
+        ("volume", "stripe"),
+        ("chunk", "1MiB"),
+        ("host.max_transfer", "1MiB"),
+        ("host.cache.linux.flush", "500us"),
+    ]);
+    let mut driver = Driver::new(&system, Caching::WriteThrough, 1);
+    driver.submit(0, 0, Op::Write, 0, PAGE as u32);
+    driver.submit(0, 1, Op::Write, MIB, 160 << 10);
+    let mut ends_ns = [0; 2];
+    while let Some(now_ns) = driver.next_ns().filter(|_| driver.in_flight() > 0) {
+        let mut done = Vec::new();
+        driver.advance(now_ns, &mut done);
+        done.into_iter().for_each(|tag| ends_ns[tag as usize] = now_ns);
+    }
+    // The data, the log and the record take 1 ms each, plus the transfer of four pages in total.
+    let commit_end_ns = 3_000_000 + 4 * 40_960 + 2 * 500_000;
+    assert_eq!(ends_ns, [commit_end_ns, commit_end_ns + 500_000]);
 }
 
 #[test]
